@@ -327,6 +327,7 @@ async def _keep(work: Callable[[], Awaitable[None]]) -> None:
 async def _keep_house(services: Services) -> None:
     logged = ""
     while True:
+        await services.databases.close_unused()
         try:
             # First what tenants wait for; a purge can wait for a server that is away.
             await backup_jobs.reap(services.copying)

@@ -21,6 +21,10 @@ FREE_BYTES_FAILED = 2**26
 NAMES_SHOWN_MAX = 3
 # Of `max_tenants`, from where on the doctor warns.
 FILL_WARNING = 0.9
+CONNECTIONS_ADVICE = (
+    "Lower TENANTRY_TENANT_CONNECTIONS and TENANTRY_CATALOG_CONNECTIONS, or raise max_connections "
+    "of the server, and the CONNECTION LIMIT of the role if it has one."
+)
 
 
 def check_space(settings: Settings) -> list[Finding]:
@@ -99,6 +103,18 @@ def _fill_finding(name: str, server: TenantServer, count: int) -> Finding:
 
 async def check_connections(settings: Settings) -> list[Finding]:
     """Compare the connections of one process with the limit of each PostgreSQL server."""
+    findings = []
+    for host, (count, server) in connections_needed(settings).items():
+        try:
+            allowed = await open_tenant_server(settings, server).connections_allowed()
+        except Unavailable:
+            continue  # the checks of the catalog and of the servers report it
+        findings.append(_connections_finding(host, count, allowed))
+    return findings
+
+
+def connections_needed(settings: Settings) -> dict[str, tuple[int, TenantServer]]:
+    """Return how many connections one process can open to each host, and a URL to ask it."""
     needed: dict[str, int] = defaultdict(int)
     servers: dict[str, TenantServer] = {}
     catalog = TenantServer(url=SecretStr(settings.catalog))
@@ -111,24 +127,13 @@ async def check_connections(settings: Settings) -> list[Finding]:
             host = urlsplit(server.admin_address).netloc.rpartition("@")[2] or "the local server"
             needed[host] += count
             servers[host] = server
-    findings = []
-    for host, count in needed.items():
-        try:
-            allowed = await open_tenant_server(settings, servers[host]).connections_allowed()
-        except Unavailable:
-            continue  # the checks of the catalog and of the servers report it
-        findings.append(_connections_finding(host, count, allowed))
-    return findings
+    return {host: (count, servers[host]) for host, count in needed.items()}
 
 
 def _connections_finding(host: str, needed: int, allowed: int) -> Finding:
     check = f"connections to {host}"
     if needed <= allowed:
-        detail = f"One process opens at most {needed}; the server allows {allowed} in all."
+        detail = f"One process opens at most {needed}; the server allows the role {allowed} in all."
         return Finding(check, State.OK, detail)
-    detail = f"One process can open {needed}; the server allows {allowed} in all."
-    advice = (
-        "Lower TENANTRY_TENANT_CONNECTIONS and TENANTRY_CATALOG_CONNECTIONS, or raise "
-        "max_connections of the server."
-    )
-    return Finding(check, State.WARNING, detail, advice)
+    detail = f"One process can open {needed}; the server allows the role {allowed} in all."
+    return Finding(check, State.WARNING, detail, CONNECTIONS_ADVICE)

@@ -19,6 +19,7 @@ from tenantry.cli.capacity import (
 from tenantry.cli.client_programs import check_client_programs
 from tenantry.cli.collation_check import check_collations
 from tenantry.cli.configuration import check_configuration
+from tenantry.cli.connection_limits import check_limits
 from tenantry.cli.exposure import check_modes, check_public, check_roles
 from tenantry.cli.findings import Finding, State
 from tenantry.cli.leftovers import check_leftovers, check_slots
@@ -120,6 +121,7 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
             *await check_leftovers(settings, catalog),
             *await check_slots(settings, catalog),
             *await check_unowned(settings, catalog),
+            *await check_limits(settings, catalog),
         ]
     except DatabaseUnavailable as error:
         return [Finding("catalog", State.FAILED, explain(error), CATALOG_ADVICE)]

@@ -2,11 +2,13 @@
 
 A pool for each tenant in each process would need more connections than any server has. So all
 databases of one server share one budget. At the limit, the connection that has been idle
-longest is closed, whichever database it belongs to.
+longest is closed, whichever database it belongs to. The server can have a lower limit, for the
+role, for a database, or because others use it: then the same is done, and connecting is retried.
 """
 
 import asyncio
 import contextlib
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,16 +19,20 @@ from tenantry.db.sessions import (
     DatabaseReplaced,
     DatabaseUnavailable,
     Kind,
+    ServerFull,
     Session,
     TransactionLost,
 )
 from tenantry.db.statements import Row, Statement
+from tenantry.kit.clock import monotonic_seconds
 
 WAIT_SECONDS_MAX = 5.0
 # When the process ends.
 CLOSE_SECONDS_MAX = 2.0
 # How long a request waits for its connection to close; the close continues in a task.
 DROP_SECONDS_MAX = 0.25
+# The pause before connecting to a full server is retried, at most: other processes use it, too.
+FULL_PAUSE_SECONDS_MAX = 1.0
 
 
 class Places:
@@ -80,7 +86,8 @@ class Budget(Places):
     def __init__(self, connections_max: int) -> None:
         super().__init__(connections_max)
         self._most = connections_max
-        self._idle: dict[Connection, list[Connection]] = {}  # the longest idle first
+        # With its pool, and since when; the longest idle first.
+        self._idle: dict[Connection, tuple[list[Connection], float]] = {}
 
     @property
     def open_count(self) -> int:
@@ -101,18 +108,59 @@ class Budget(Places):
         if self.free or not self._idle:
             await super().take()
             return
-        connection, pool = next(iter(self._idle.items()))
-        self.unpark(connection)
-        pool.remove(connection)
+        connection = self._take_longest_idle()
         try:
             await connection.close()
         except BaseException:
             self.give_back()
             raise
 
+    async def close_idle(self, *, seconds: float = 0.0) -> None:
+        """Close the connections that have been idle for *seconds*, for others to connect."""
+        before = monotonic_seconds() - seconds
+        taken = []
+        while self._idle and next(iter(self._idle.values()))[1] <= before:
+            taken.append(self._take_longest_idle())
+        try:
+            closing = (connection.close() for connection in taken)
+            await asyncio.gather(*closing, return_exceptions=True)
+        finally:
+            for _ in taken:
+                self.give_back()
+
+    async def make_room(self) -> None:
+        """Close the longest idle connection, because the server is full.
+
+        If there is none, wait until one in use is returned and closed, or for a pause: another
+        process may have closed one.
+        """
+        if self._idle:
+            connection = self._take_longest_idle()
+            try:
+                await connection.close()
+            finally:
+                self.give_back()
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)  # so a returned connection is closed, and not kept
+        pause = random.uniform(FULL_PAUSE_SECONDS_MAX / 2, FULL_PAUSE_SECONDS_MAX)  # noqa: S311
+        try:
+            await asyncio.wait({turn}, timeout=pause)
+        finally:
+            if turn.done():
+                self.give_back()
+            else:
+                self._waiting.remove(turn)
+
+    def _take_longest_idle(self) -> Connection:
+        connection, (pool, _) = next(iter(self._idle.items()))
+        self.unpark(connection)
+        pool.remove(connection)
+        return connection
+
     def park(self, connection: Connection, pool: list[Connection]) -> None:
         """Register *connection*, which is now in *pool*, as idle: it may be closed."""
-        self._idle[connection] = pool
+        self._idle[connection] = (pool, monotonic_seconds())
 
     def unpark(self, connection: Connection) -> None:
         """Unregister *connection*: it is in use again, or closed."""
@@ -249,10 +297,18 @@ class Database(Session[Kind]):
         return connection
 
     async def _take(self) -> Connection:
+        full: ServerFull | None = None
         try:
             async with asyncio.timeout(self._wait_seconds_max):
-                return await self._take_slowly()
+                while True:
+                    try:
+                        return await self._take_slowly()
+                    except ServerFull as error:
+                        full = error
+                    await self._budget.make_room()
         except TimeoutError as error:
+            if full is not None:
+                raise full from full.__cause__
             raise DatabaseUnavailable from error
 
     async def _take_slowly(self) -> Connection:

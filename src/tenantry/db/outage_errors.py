@@ -76,12 +76,16 @@ def is_outage(error: BaseException) -> bool:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether a connection was refused or lost, so that a retry may succeed."""
-    return is_outage(error) and not isinstance(driver_error(error), sqlite3.Error | FileMissing)
+    """Return whether a connection was refused or lost, so that a retry may succeed.
+
+    If the server is full, the request has waited already: see `Database`.
+    """
+    is_file = isinstance(driver_error(error), sqlite3.Error | FileMissing)
+    return is_outage(error) and not is_file and not is_full(error)
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether the server had no connection left."""
+    """Return whether the server had no connection left: at all, for the role or the database."""
     return sqlstate_of(driver_error(error)) == FULL_STATE
 
 

@@ -14,6 +14,7 @@ from tenantry.db.sessions import (
     Connection,
     DatabaseUnavailable,
     RejectedByDatabase,
+    ServerFull,
     TransactionLost,
     WritesRejected,
 )
@@ -192,11 +193,14 @@ async def connect(
     """Open a connection for requests to *database*, or to that of the connector's URL.
 
     Raises:
+        ServerFull: The server has no connection left.
         DatabaseUnavailable: The server or the database does not exist, or does not answer.
     """
     session = {"statement_timeout": str(_ms(statement_seconds))}
     try:
         raw = await connector.connect(session=session, database=database)
+    except asyncpg.TooManyConnectionsError as error:
+        raise ServerFull from error
     except (asyncpg.PostgresError, SettingMissing, *UNAVAILABLE) as error:
         raise DatabaseUnavailable from error
     return PostgresConnection(raw, statement_seconds, is_pooled=connector.is_pooled)

@@ -33,12 +33,15 @@ from tenantry.db.sessions import (
     STATEMENT_SECONDS_DEFAULT,
     Connection,
     DatabaseUnavailable,
+    ServerFull,
     Session,
 )
 from tenantry.db.urls import with_database
 from tenantry.kit.errors import Unavailable
 
 POSTGRESQL_CONNECTIONS_MAX = 4
+# An idle connection that other processes wait for is closed after this.
+IDLE_SECONDS_MAX = 60.0
 
 CREATE_SECONDS_MAX = 60.0
 # How long a terminated CREATE DATABASE may take to end: it removes what it has copied.
@@ -68,11 +71,18 @@ SELECT datname FROM pg_database,
     aclexplode(coalesce(datacl, acldefault('d', datdba))) AS granted
 WHERE grantee = 0 AND privilege_type = 'CONNECT' ORDER BY datname
 """
-# The third setting exists since PostgreSQL 16.
+# The third setting exists since PostgreSQL 16. The limits of a role and of a database do not apply
+# to superusers. A negative one is none.
 _CONNECTIONS_ALLOWED = """
-SELECT current_setting('max_connections')::int
+SELECT least(current_setting('max_connections')::int
     - current_setting('superuser_reserved_connections')::int
-    - coalesce(current_setting('reserved_connections', true)::int, 0)
+    - coalesce(current_setting('reserved_connections', true)::int, 0),
+    CASE WHEN rolconnlimit >= 0 AND NOT rolsuper THEN rolconnlimit END)
+FROM pg_roles WHERE rolname = current_user
+"""
+_LIMITED = """
+SELECT datname, datconnlimit FROM pg_database WHERE datconnlimit >= 0
+    AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
 """
 
 
@@ -239,9 +249,18 @@ class PostgresServer(Server):
         return set(names) - {str(row[0]) for row in rows}
 
     async def connections_allowed(self) -> int:
-        """Return `max_connections` without the reserved connections."""
+        """Return `max_connections` without the reserved ones, or the limit of the role."""
         async with self._maintenance() as raw:
             return int(await raw.fetchval(_CONNECTIONS_ALLOWED))
+
+    async def limited(self) -> dict[str, int]:
+        """Return the databases with a `CONNECTION LIMIT`."""
+        async with self._maintenance() as raw:
+            return {str(row[0]): int(row[1]) for row in await raw.fetch(_LIMITED)}
+
+    async def close_unused(self) -> None:
+        """Close connections that were idle for `IDLE_SECONDS_MAX`."""
+        await self.budget.close_idle(seconds=IDLE_SECONDS_MAX)
 
     async def drop(self, name: str) -> None:
         """Drop the database *name*."""
@@ -315,16 +334,27 @@ class PostgresServer(Server):
             connector, database=name, statement_seconds=self._statement_seconds
         )
 
-    @contextlib.asynccontextmanager
-    async def _connected(self, database: str | None = None) -> AsyncIterator[Raw]:
-        connecting = self._administration.connect(
+    async def _administer(self, database: str | None) -> Raw:
+        """Connect; if the server is full, close the idle connections of requests, and retry."""
+        connect = partial(
+            self._administration.connect,
             session={"client_min_messages": "warning"},
             command_seconds=CREATE_SECONDS_MAX,
             database=database,
         )
         try:
-            async with closing(connecting) as raw:
+            return await connect()
+        except asyncpg.TooManyConnectionsError:
+            await self.budget.close_idle()
+            return await connect()
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, database: str | None = None) -> AsyncIterator[Raw]:
+        try:
+            async with closing(self._administer(database)) as raw:
                 yield raw
+        except asyncpg.TooManyConnectionsError as error:
+            raise ServerFull from error
         except (asyncpg.PostgresError, *postgres.UNAVAILABLE) as error:
             raise DatabaseUnavailable from error
 

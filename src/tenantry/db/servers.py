@@ -136,7 +136,15 @@ class Server(ABC):
 
     @abstractmethod
     async def connections_allowed(self) -> int:
-        """Return how many connections the server allows to ordinary roles."""
+        """Return how many connections the server allows to Tenantry's role."""
+
+    @abstractmethod
+    async def limited(self) -> dict[str, int]:
+        """Return the databases that limit their connections themselves, each with its limit."""
+
+    @abstractmethod
+    async def close_unused(self) -> None:
+        """Close connections that were not used for long: other processes may need them."""
 
     @abstractmethod
     async def drop(self, name: str) -> None:

@@ -26,6 +26,10 @@ class DatabaseUnavailable(Unavailable):
     """The database cannot be reached, or is busy."""
 
 
+class ServerFull(DatabaseUnavailable):
+    """The database server has no connection left for Tenantry."""
+
+
 class DatabaseReplaced(DatabaseUnavailable):
     """The database was replaced while the connection had it open.
 

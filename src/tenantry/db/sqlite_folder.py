@@ -148,6 +148,13 @@ class SqliteFolder(Server):
         """Return `sys.maxsize`: files have no limit of connections."""
         return sys.maxsize
 
+    async def limited(self) -> dict[str, int]:
+        """Return nothing: files have no limit of connections."""
+        return {}
+
+    async def close_unused(self) -> None:
+        """Do nothing: no other process needs the files that this one has open."""
+
     async def drop(self, name: str) -> None:
         """Drop the database *name*."""
         await asyncio.to_thread(files.remove, self.path(name))

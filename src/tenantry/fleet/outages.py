@@ -18,6 +18,7 @@ from tenantry.catalog.runs import RunTenant
 from tenantry.db import outage_errors
 from tenantry.db.outage_errors import ServerAway
 from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.errors import chain_of
 from tenantry.migration import errors
 from tenantry.tenant.databases import TenantDatabases
 
@@ -70,6 +71,7 @@ class Outages:
         self._patience = patience_seconds
         self._returned = returned
         self._since: dict[str, float] = {}
+        self._full: set[str] = set()
         self._found = asyncio.Event()
         self._probing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._losses: OrderedDict[tuple[object, object], _Losses] = OrderedDict()
@@ -91,9 +93,8 @@ class Outages:
 
     def error(self, server_name: str) -> ServerAway:
         """Return the error of the tenants of a server that was given up."""
-        return ServerAway(
-            f"The server '{server_name}' has been away for more than {self._patience:g} s."
-        )
+        state = "had no connection left" if server_name in self._full else "has been away"
+        return ServerAway(f"The server '{server_name}' {state} for more than {self._patience:g} s.")
 
     async def has_returned(self, server_name: str) -> bool:
         """Probe a server that is away, and return whether it answers now."""
@@ -113,11 +114,12 @@ class Outages:
     async def _judge_outage(self, item: RunTenant, cause: BaseException) -> Verdict:
         losses = self._losses_of(item)
         if outage_errors.is_full(cause) and monotonic_seconds() - losses.first_at < self._patience:
-            self._mark_away(item.server_name, cause)  # a probe might use the last free connection
-            return Verdict.AWAY
-        losses.count += 1
-        if losses.count >= LOSSES_MAX:
-            return Verdict.FAILED
+            # No loss: the server runs. Requests that need their connections again open others.
+            await self._databases.server(item.server_name).budget.close_idle()
+        else:
+            losses.count += 1
+            if losses.count >= LOSSES_MAX:
+                return Verdict.FAILED
         if await self._is_found_away(item):
             return Verdict.AWAY
         if not self._databases.server(item.server_name).can_restart:
@@ -157,6 +159,8 @@ class Outages:
         try:
             await self._databases.server(name).probe()
         except ServerAway as error:
+            is_full = any(map(outage_errors.is_full, chain_of(error)))
+            (self._full.add if is_full else self._full.discard)(name)
             return error
         return None
 

@@ -107,6 +107,10 @@ class TenantDatabases:
         if database is not None:
             await database.close()
 
+    async def close_unused(self) -> None:
+        """Close connections that were not used for long; see `Server.close_unused`."""
+        await asyncio.gather(*(server.close_unused() for server in self._servers.values()))
+
     async def close(self) -> None:
         """Close every database, concurrently: each may wait for a server that does not answer."""
         opened = list(self._opened.values())
