@@ -54,6 +54,7 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from tenantry.kit.recent_errors import RecentErrors
 from tenantry.kit.server_settings import TenantServer
+from tenantry.kit.sizes import mark_of
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
@@ -70,6 +71,7 @@ from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant.audit import Retention
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import TenantDatabases
+from tenantry.tenant.storage import Storage
 
 RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
@@ -94,6 +96,7 @@ class Services:
     catalog: Catalog
     databases: TenantDatabases
     identifier: Identifier
+    storage: Storage
     folding: Folding
     fleet: Fleet
     worker: Worker
@@ -188,6 +191,8 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     catalog = _catalog(settings, pace)
     servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
+    limit = settings.tenant_size_max
+    storage = Storage(databases, mark=mark_of(settings.free_space_mark), tenant_bytes_max=limit)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
@@ -218,6 +223,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         catalog=catalog,
         databases=databases,
         identifier=Identifier(catalog, tokens, usage),
+        storage=storage,
         folding=Folding(),
         fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics, pace=pace),
         worker=worker,

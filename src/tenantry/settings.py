@@ -4,10 +4,9 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import (
-    AfterValidator,
     Field,
     SecretStr,
     ValidationError,
@@ -22,6 +21,7 @@ from tenantry.kit.env_file import BadEnvFile
 from tenantry.kit.errors import Invalid
 from tenantry.kit.secrets import fault_of_secret_key
 from tenantry.kit.server_settings import DatabaseUrl, TenantServer, TenantServers
+from tenantry.kit.setting_types import MarkText, ProxyAddresses, SizeLimit
 
 PREFIX = "TENANTRY_"
 # Variables of the test suite; processes that it starts inherit them.
@@ -36,20 +36,6 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class BadSettings(Invalid):
     """The settings are invalid."""
-
-
-def _proxy_addresses(text: str) -> str:
-    networks = [one.strip() for one in text.split(",")] if text.strip() else []
-    for network in networks:
-        try:
-            ipaddress.ip_network(network)
-        except ValueError as error:
-            raise ValueError(f"{network!r} is not an address or a network ({error})") from None
-    return ",".join(networks)
-
-
-# Only addresses and networks: a host name, or `*`, would let clients choose their address.
-ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
 
 
 class Settings(BaseSettings):
@@ -154,6 +140,17 @@ class Settings(BaseSettings):
         le=100_000_000,
         description="Maximum requests of one API key, user, admin or unbound McpToken in a minute, "
         "for each process; more get 429. A tenant can have a limit of its own instead.",
+    )
+    tenant_size_max: SizeLimit = Field(
+        0,
+        description="The size limit of a tenant's database: `10GB`; 0 for none. Beyond it, content "
+        "is rejected with 507. A tenant can have a limit of its own instead.",
+    )
+    free_space_mark: MarkText = Field(
+        "",
+        description="The free space on the disk of a SQLite tenant server below which content is "
+        "rejected with 507: `2GB`, or `5%` of the disk; 0 for none. Empty: 1 GB, or 10 % of a disk "
+        "smaller than 10 GB. A backup to a disk leaves half of it free.",
     )
     trusted_proxies: ProxyAddresses = Field(
         "",

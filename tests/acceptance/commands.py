@@ -36,6 +36,7 @@ TENANT = {
     "schemaRevision",
     "modules",
     "requestsPerMinute",
+    "sizeBytesMax",
     "serverName",
     "failingRunId",
     "driftedAt",

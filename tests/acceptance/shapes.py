@@ -180,6 +180,7 @@ TENANT: Shape = {
     "schemaRevision": maybe(is_text),
     "modules": is_words,
     "requestsPerMinute": is_count,
+    "sizeBytesMax": is_count,
     "serverName": is_text,
     "failingRunId": maybe(is_guid),
     "driftedAt": maybe(is_instant),

@@ -88,6 +88,12 @@ class TestDisk:
         assert found.state is state
         assert (found.advice is not None) == (state is not State.OK)
 
+    def test_below_the_mark_is_found(self):
+        found = space_finding("disk space", Path("data"), 2 * GIB, 3 * GIB)
+
+        assert found.state is State.FAILED
+        assert found.detail.startswith("Content is rejected")
+
     def test_that_cannot_be_written_is_found(self, alone: Commands):
         """Not by a permission: /proc accepts no files, not even from root."""
         ended = alone("doctor", "--json", TENANTRY_DATA_DIR="/proc/tenantry")

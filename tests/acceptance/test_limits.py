@@ -189,7 +189,6 @@ class TestRateLimit:
             async with world.client(x_mcp_token=unbound) as assistant:
                 ok(await assistant.get(MODULES))
 
-
     @pytest.mark.slow
     async def test_of_a_user_is_not_used_up_by_the_user_of_a_clone(
         self, settings: Settings
@@ -199,9 +198,7 @@ class TestRateLimit:
         async with open_services(limited) as services:
             world = await make_world(services)
             ctx, copying = system_context("test"), services.copying
-            made = await clone(
-                ctx, copying, world.acme.tenant, name="Staging", progress=Progress()
-            )
+            made = await clone(ctx, copying, world.acme.tenant, name="Staging", progress=Progress())
             assert made.key is not None
             copied = replace(world.acme, tenant=made.tenant, key=made.key)
             async with await world.owner(copied) as staging:
@@ -213,6 +210,21 @@ class TestRateLimit:
 
 
 class TestLimitCommand:
+    def test_sets_the_size_limit_of_a_tenant(self, tenantry: Commands) -> None:
+        tenantry.create_tenant("acme")
+
+        shown = tenantry("tenant", "limit", "acme", "--size", "20GB", "--json").data
+
+        assert shown["sizeBytesMax"] == 20 * 10**9
+        assert shown["requestsPerMinute"] == 0
+        assert "20 GB" in tenantry("tenant", "show", "acme").stdout
+        assert (
+            tenantry("tenant", "limit", "acme", "--size", "0", "--json").data["sizeBytesMax"] == 0
+        )
+        for size in ("20", "x", "-1"):
+            assert tenantry("tenant", "limit", "acme", "--size", size).status != 0
+        assert tenantry("tenant", "limit", "acme").status != 0
+
     def test_sets_the_limit_of_a_tenant(self, tenantry: Commands) -> None:
         tenantry.create_tenant("acme")
 

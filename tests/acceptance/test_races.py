@@ -91,7 +91,13 @@ async def admitted(world: World, token: str) -> PersonContext:
     sent = Credentials(f"Bearer {token}", world.acme.key.secret)
     identity = await services.identifier.tenant(ctx, sent)
     return await entry.admit(
-        ctx, services.databases, identity, Demand(), kind=PersonContext, requires_session=True
+        ctx,
+        services.databases,
+        services.storage,
+        identity,
+        Demand(),
+        kind=PersonContext,
+        requires_session=True,
     )
 
 

@@ -37,6 +37,7 @@ WRONG = {
     "LOGIN_ACCOUNT_HOURLY": ["0", "1000001", "x"],
     "LOGIN_ADDRESS_MINUTELY": ["0", "1000001", "x"],
     "LOGIN_TRIES": ["0", "101", "x"],
+    "FREE_SPACE_MARK": ["-1", "91%", "1.5GB", "5 percent", "2000TB"],
     "METRICS_PORT": ["-1", "65536", "x"],
     "MIGRATION_DRIVER": ["Psycopg", "psycopg 2", "a" * 33, "../x"],
     "PASSWORD_THREADS": ["0", "65", "x"],
@@ -45,6 +46,7 @@ WRONG = {
     "SERVER_PATIENCE_S": ["0", "-1", "86401", "nan", "soon"],
     "STATEMENT_TIMEOUT_S": ["0", "-1", "601", "nan", "soon"],
     "TENANT_CONNECTIONS": ["0", "10001", "x"],
+    "TENANT_SIZE_MAX": ["-1", "1", "15MB", "1.5GB", "2000TB", "10%", "x"],
     "TENANT_SERVERS": [
         "{",
         "[]",

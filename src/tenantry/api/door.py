@@ -270,6 +270,7 @@ class Api:
             request.ctx = await admit(
                 request.anonymous,
                 self._services.databases,
+                self._services.storage,
                 caller,
                 endpoint.demand,
                 kind=level.context,

@@ -65,6 +65,7 @@ class Endpoint:
         module: The module that must be on for the tenant.
         writes: Whether it writes to the tenant's data, which a read-only tenant rejects; None for
             the rule: every method but GET does.
+        adds: Whether it adds content of the tenant: it is rejected when the storage is full.
         holds_secret: Whether the response contains a secret.
         is_bare: Whether a standard defines the form of the response, instead of the envelope.
         keep_alive_seconds: The interval in which spaces are sent before a slow response; None if
@@ -93,6 +94,7 @@ class Endpoint:
     scope: Scope | None = None
     module: str | None = None
     writes: bool | None = None
+    adds: bool = False
     holds_secret: bool = False
     is_bare: bool = False
     keep_alive_seconds: float | None = None
@@ -110,7 +112,7 @@ class Endpoint:
     def demand(self) -> Demand:
         """What a caller needs: scope, module, and a writable tenant if the endpoint writes."""
         writes = self.method != "GET" if self.writes is None else self.writes
-        return Demand(self.scope, self.module, writes=writes)
+        return Demand(self.scope, self.module, writes=writes, adds=self.adds)
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:

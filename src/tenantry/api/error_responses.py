@@ -8,6 +8,7 @@ from tenantry.access.login import LoginRefused
 from tenantry.access.login_throttle import TooManyAttempts
 from tenantry.access.rate_limits import TooManyRequests
 from tenantry.api.envelope import CLOSE, JSON, Answer, Headers, encode
+from tenantry.db.sessions import StorageFull
 from tenantry.kit.errors import (
     Conflict,
     Forbidden,
@@ -18,6 +19,7 @@ from tenantry.kit.errors import (
     Unavailable,
 )
 from tenantry.tenant.databases import TenantReadOnly
+from tenantry.tenant.storage import TenantFull
 
 _INTERNAL = "Something went wrong on our side."
 INTERNAL_CODE = "internal_error"
@@ -82,6 +84,8 @@ STATUS: dict[type[TenantryError], HTTPStatus] = {
     Conflict: HTTPStatus.CONFLICT,
     TooManyAttempts: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
+    TenantFull: HTTPStatus.INSUFFICIENT_STORAGE,
+    StorageFull: HTTPStatus.INSUFFICIENT_STORAGE,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 

@@ -160,6 +160,8 @@ def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
         }
     if endpoint.parameters:
         found.add(HTTPStatus.NOT_FOUND)
+    if endpoint.method != "GET":
+        found.add(HTTPStatus.INSUFFICIENT_STORAGE)
     if endpoint.reads_body:
         found |= {HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE}
     return sorted(found)

@@ -60,6 +60,7 @@ async def clone(
     tenant = msgspec.structs.replace(
         new_tenant(ctx, name, sorted(source.modules), server_name),
         requests_per_minute=source.requests_per_minute,
+        size_bytes_max=source.size_bytes_max,
     )
 
     async def fill() -> None:

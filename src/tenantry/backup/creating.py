@@ -1,6 +1,7 @@
 """Back up one tenant, or the catalog, into one archive."""
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 
@@ -11,12 +12,19 @@ from tenantry.backup.targets import Destination, archive_name
 from tenantry.catalog import records
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
+from tenantry.db.urls import sqlite_path
 from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
+from tenantry.kit.sizes import FreeSpaceMark, space_above
 from tenantry.kit.stopping import entered_in_thread, run_in_thread
 
 TENANT, CATALOG = "tenant", "catalog"
+
+
+class DiskNearlyFull(Unavailable):
+    """The disk is nearly full, and the backup would fill it."""
 
 
 class CatalogRecord(msgspec.Struct, frozen=True):
@@ -37,6 +45,7 @@ async def back_up_tenant(
         DatabaseUnavailable: Its database cannot be read.
         ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
         OSError: The archive cannot be written.
+        DiskNearlyFull: Less than half of the mark would stay free on a disk.
     """
     record = await records.read(copying.catalog, tenant)
     url = copying.databases.server(tenant.server_name).url(tenant.database_name)
@@ -83,18 +92,25 @@ async def _back_up(
         async with entered_in_thread(target.writing(name)) as sink:
             writer = await run_in_thread(lambda _stop: ArchiveWriter(sink, copying.keys, header))
             await run_in_thread(lambda _stop: writer.add_record(record))
-            await _write(copying, writer, url=url, progress=progress)
+            await _write(copying, writer, url=url, progress=progress, folder=target.folder)
             await asyncio.sleep(0)  # a cancellation from before ends the job here
             progress.is_final = True  # next, the archive gets its name
         return await finish_audited(ctx, copying, job, progress, "backup.create")
 
 
-async def _write(copying: Copying, writer: ArchiveWriter, *, url: str, progress: Progress) -> None:
-
+async def _write(
+    copying: Copying, writer: ArchiveWriter, *, url: str, progress: Progress, folder: Path | None
+) -> None:
     def write(data: bytes) -> None:
+        if folder is not None:
+            _check_space(folder, copying.mark, len(data))
         writer.add_chunk(data)
         progress.add(len(data))
 
+    path = sqlite_path(url)
+    if path is not None and path.exists():  # it is copied first
+        size = path.stat().st_size
+        await asyncio.to_thread(_check_space, copying.scratch.parent, copying.mark, size)
     contents = await dumps.dump(url, write, tools=copying.tools, scratch=copying.scratch)
     manifest = Manifest(
         chunk_count=writer.chunk_count,
@@ -105,3 +121,12 @@ async def _write(copying: Copying, writer: ArchiveWriter, *, url: str, progress:
         search_path=contents.search_path,
     )
     await run_in_thread(lambda _stop: writer.finish(manifest))
+
+
+def _check_space(folder: Path, mark: FreeSpaceMark, size: int) -> None:
+    # Chunks are compressed, so that this is more than what is written.
+    if not mark.is_off and space_above(folder, mark.half) < size:
+        raise DiskNearlyFull(
+            f"The disk of {folder} is nearly full: free space on it, or back up to another disk or "
+            "to S3."
+        )

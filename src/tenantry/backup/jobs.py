@@ -31,6 +31,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.kit.sizes import NO_MARK, FreeSpaceMark
 from tenantry.migration.errors import explain
 from tenantry.tenant.databases import TenantDatabases
 
@@ -53,6 +54,7 @@ class Copying:
     Attributes:
         scratch: The folder for temporary copies of SQLite files.
         catalog_url: The catalog itself, which is backed up with the tenants.
+        mark: A backup leaves half of it free on the disk of its archive, and of *scratch*.
     """
 
     catalog: Catalog
@@ -63,6 +65,7 @@ class Copying:
     tools: PostgresTools
     keys: Keys
     scratch: Path
+    mark: FreeSpaceMark = NO_MARK
 
     @property
     def worker_id(self) -> UUID:

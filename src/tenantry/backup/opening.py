@@ -12,6 +12,7 @@ from tenantry.backup.queueing import Queueing
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.lifecycle import Lifecycle
+from tenantry.kit.sizes import mark_of
 from tenantry.settings import Settings
 
 
@@ -50,6 +51,7 @@ def backups_of(
         tools=PostgresTools(settings.pg_tools),
         keys=archive_keys(settings),
         scratch=settings.data_dir / "scratch",
+        mark=mark_of(settings.free_space_mark),
     )
     archives = Archives(settings.archives, copying.keys)
     worker = JobWorker(copying, archives, drift, concurrency=settings.job_concurrency)

@@ -99,6 +99,7 @@ async def restore_as(
     tenant = msgspec.structs.replace(
         new_tenant(ctx, name, sorted(record.modules & ALL_KEYS), server),
         requests_per_minute=record.requests_per_minute,
+        size_bytes_max=record.size_bytes_max,
     )
     fill = _filling(copying, reader, tenant, progress)
     return await create_tenant(
@@ -140,6 +141,7 @@ async def restore_back(
         is_active=record.is_active,
         is_read_only=record.is_read_only,
         requests_per_minute=record.requests_per_minute,
+        size_bytes_max=record.size_bytes_max,
     )
     fill = _filling(copying, reader, tenant, progress)
     return await create_tenant(

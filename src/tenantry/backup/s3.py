@@ -59,6 +59,8 @@ class S3Target:
         S3UrlHasCredentials: It contains a user or a password.
     """
 
+    folder = None
+
     def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
         try:
             import obstore  # noqa: PLC0415 - optional

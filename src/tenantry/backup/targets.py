@@ -95,6 +95,11 @@ def checked_name(name: str) -> str:
 class Destination(Protocol):
     """Where an archive is written to."""
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder, if it is one: the free space of its disk can be read."""
+        ...
+
     def place(self, name: str) -> str:
         """Return where the archive *name* is, for people."""
         ...
@@ -153,6 +158,8 @@ class Target(Destination, Protocol):
 class StreamTarget:
     """A `Destination`: a stream, which gets one archive."""
 
+    folder = None
+
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
@@ -178,6 +185,11 @@ class FolderTarget:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        return self._folder
 
     def place(self, name: str) -> str:
         """Return its path."""

@@ -57,6 +57,7 @@ class TenantRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     schema_revision: str | None
     requests_per_minute: int
+    size_bytes_max: int = 0
     api_keys: list[KeyRecord]
     mcp_tokens: list[TokenRecord]
 
@@ -91,6 +92,7 @@ async def read(session: CatalogSession, tenant: Tenant) -> TenantRecord:
         created_at=tenant.created_at,
         schema_revision=tenant.schema_revision,
         requests_per_minute=tenant.requests_per_minute,
+        size_bytes_max=tenant.size_bytes_max,
         api_keys=await session.fetch_all(_KEYS, tenant=tenant.id),
         mcp_tokens=await session.fetch_all(_TOKENS, tenant=tenant.id),
     )

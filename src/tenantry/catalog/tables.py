@@ -59,6 +59,7 @@ tenant = sa.Table(
     # In canonical form: of its first user, when it was created.
     sa.Column("owner_email", sa.String, nullable=True),
     sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("size_bytes_max", sa.BigInteger, nullable=False, server_default="0"),
     # The run of the latest attempt to migrate it, if that attempt failed.
     sa.Column("failing_run_id", sa.Uuid, nullable=True),
     # When its schema was found to differ from that of its revision, and how: see `catalog.drift`.

@@ -55,6 +55,7 @@ class Tenant(msgspec.Struct, frozen=True):
         schema_revision: The last known revision of the database; the database is authoritative.
         requests_per_minute: The limit of all of its API keys together, and of all of its users and
             McpTokens together; 0 for that of the settings, which is for each caller.
+        size_bytes_max: The size limit of its database; 0 for that of the settings.
         failing_run_id: The run of the latest attempt to migrate it, if that attempt failed.
         drifted_at: When its schema was found to differ from that of its revision, if it was.
     """
@@ -69,6 +70,7 @@ class Tenant(msgspec.Struct, frozen=True):
     created_at: datetime
     schema_revision: str | None
     requests_per_minute: int = 0
+    size_bytes_max: int = 0
     is_read_only: bool = False
     failing_run_id: UUID | None = None
     drifted_at: datetime | None = None
@@ -125,6 +127,7 @@ _UPDATED = (
     "is_read_only",
     "modules",
     "requests_per_minute",
+    "size_bytes_max",
 )
 # None keeps the current value of the row, not the value that was read before.
 _UPDATE = updating(
@@ -256,6 +259,7 @@ async def update(
     is_active: bool | None,
     modules: frozenset[str] | None,
     requests_per_minute: int | None = None,
+    size_bytes_max: int | None = None,
     is_read_only: bool | None = None,
 ) -> Tenant:
     """Set the values of a tenant that are not None, and return it.
@@ -275,6 +279,7 @@ async def update(
         is_read_only=is_read_only,
         modules=modules,
         requests_per_minute=requests_per_minute,
+        size_bytes_max=size_bytes_max,
     )
 
 

@@ -13,6 +13,7 @@ from tenantry.cli.findings import Finding, State
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.server_settings import TenantServer
+from tenantry.kit.sizes import mark_of
 from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
@@ -40,17 +41,22 @@ def check_space(settings: Settings) -> list[Finding]:
     disks: dict[int, Finding] = {}
     for folder, check in folders.items():
         existing = nearest(folder)
-        free = shutil.disk_usage(existing).free
-        disks.setdefault(existing.stat().st_dev, space_finding(check, existing, free))
+        usage = shutil.disk_usage(existing)
+        rejected_below = mark_of(settings.free_space_mark).bytes_in(usage.total)
+        found = space_finding(check, existing, usage.free, rejected_below)
+        disks.setdefault(existing.stat().st_dev, found)
     return list(disks.values())
 
 
-def space_finding(check: str, folder: Path, free_bytes: int) -> Finding:
-    """Return the finding for a disk with *free_bytes*."""
+def space_finding(check: str, folder: Path, free_bytes: int, mark_bytes: int = 0) -> Finding:
+    """Return the finding for a disk with *free_bytes*; below *mark_bytes*, content is rejected."""
     detail = f"{free_bytes / 2**30:,.1f} GiB are free."
     advice = f"Free space on the disk of {folder.absolute()}."
     if free_bytes < FREE_BYTES_FAILED:
         return Finding(check, State.FAILED, f"The disk is full: {detail}", advice)
+    if free_bytes < mark_bytes:
+        detail = f"Content is rejected, because the disk is nearly full: {detail}"
+        return Finding(check, State.FAILED, detail, advice)
     if free_bytes < FREE_BYTES_WARNING:
         return Finding(check, State.WARNING, f"The disk is nearly full: {detail}", advice)
     return Finding(check, State.OK, detail)

@@ -14,8 +14,10 @@ from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_crea
 from tenantry.cli.prompts import confirmation
 from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.deletion import TenantActive
+from tenantry.fleet.lifecycle import BadSizeLimit
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.kit.sizes import bytes_of, shown_size
 from tenantry.schemas.tenants import TenantPage, TenantResponse
 from tenantry.settings import Settings
 from tenantry.tenant.modules import ALL_KEYS
@@ -30,6 +32,10 @@ group.command("move")(moving.move)
 
 class NoModules(Invalid):
     """List the modules to activate, or use --none."""
+
+
+class NoLimit(Invalid):
+    """Give --requests-per-minute, --size, or both."""
 
 
 class NoSearch(Invalid):
@@ -170,17 +176,32 @@ async def limit(
     tenant: options.Tenant,
     *,
     requests_per_minute: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
             max=tenants.REQUESTS_PER_MINUTE_MAX,
             help="For each process; 0 for the limit of each caller in the settings.",
         ),
-    ],
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="Of its database: 10GB; 0 for the limit in the settings."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Limit the requests with all API keys, and of all users and McpTokens, of a tenant."""
-    await _update(tenant, as_json=as_json, requests_per_minute=requests_per_minute)
+    """Limit the requests of a tenant, or the size of its database.
+
+    The requests are those with all API keys, and those of all users and McpTokens. Beyond the
+    size, content is rejected with 507; posts can be deleted.
+    """
+    if requests_per_minute is None and size is None:
+        raise NoLimit
+    await _update(
+        tenant,
+        as_json=as_json,
+        requests_per_minute=requests_per_minute,
+        size_bytes_max=None if size is None else _bytes_of(size),
+    )
 
 
 @group.command("delete")
@@ -228,6 +249,13 @@ async def export(
     output.show_table(columns, rows)
 
 
+def _bytes_of(size: str) -> int:
+    try:
+        return bytes_of(size)
+    except ValueError as error:
+        raise BadSizeLimit(f"--size {error}.") from error
+
+
 async def _find(id_or_name: str, settings: Settings | None = None) -> Tenant:
     async with opened_tenant(id_or_name, settings) as (_, found):
         return found
@@ -253,6 +281,9 @@ def _show(tenant: Tenant, *, as_json: bool) -> None:
             "revision": tenant.schema_revision,
             "modules": ", ".join(sorted(tenant.modules)),
             "requests per minute": tenant.requests_per_minute or "as in the settings",
+            "size limit": shown_size(tenant.size_bytes_max)
+            if tenant.size_bytes_max
+            else "as in the settings",
             "state": _state(tenant),
             "created": tenant.created_at,
         }

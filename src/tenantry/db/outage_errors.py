@@ -16,6 +16,7 @@ from tenantry.db.open_files import FileMissing
 from tenantry.kit.errors import Unavailable
 
 FULL_STATE = "53300"
+DISK_FULL_STATE = "53100"
 # SQLSTATEs, or their classes. Source: PostgreSQL manual, appendix A.
 OUTAGE_STATES = (
     "08",  # the connection was lost or refused; poolers refuse with 08P01
@@ -106,6 +107,14 @@ def reason_of(error: BaseException, *, names_file: bool) -> str:
     # The text of asyncio has the address; an unknown name has a negative number.
     reason = os.strerror(number) if number > 0 else error.strerror or ""
     return f"{reason} ({error.filename})" if names_file and error.filename else reason
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether a write failed because the disk of the database is full."""
+    cause = driver_error(error)
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) & _PRIMARY_CODE == sqlite3.SQLITE_FULL
+    return sqlstate_of(cause) == DISK_FULL_STATE
 
 
 def driver_error(error: BaseException) -> BaseException:

@@ -15,6 +15,7 @@ from tenantry.db.sessions import (
     DatabaseUnavailable,
     RejectedByDatabase,
     ServerFull,
+    StorageFull,
     TransactionLost,
     WritesRejected,
 )
@@ -137,6 +138,8 @@ class PostgresConnection(Connection):
             raise WritesRejected from error
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.RaiseError) as error:
             raise _conflict(conflicts, error) from error
+        except asyncpg.DiskFullError as error:
+            raise StorageFull from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
         finally:

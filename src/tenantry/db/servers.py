@@ -9,6 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 from tenantry.db.database import Budget, Database
@@ -53,11 +54,13 @@ class Server(ABC):
         budget: The limit of connections from this process to all databases.
         timeout_seconds: How long to wait for a connection.
         can_restart: Whether an outage can be a restart, which is over when it is probed.
+        folder: The folder of the files, on SQLite; None if the free space cannot be measured.
     """
 
     budget: Budget
     timeout_seconds: float
     can_restart: bool
+    folder: Path | None = None
 
     @abstractmethod
     def url(self, name: str) -> str:

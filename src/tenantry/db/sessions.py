@@ -41,6 +41,13 @@ class WritesRejected(DatabaseUnavailable):
     """The database rejects writes: it is being moved or was moved, or its server is a standby."""
 
 
+class StorageFull(DatabaseUnavailable):
+    """The disk of the service is full, or nearly full: nothing more can be stored now."""
+
+    def __init__(self, message: str | None = None, *, retry_after_seconds: int = 60) -> None:
+        super().__init__(message, retry_after_seconds=retry_after_seconds)
+
+
 class TransactionLost(DatabaseUnavailable):
     """Another transaction, such as a migration, held a lock; this one was rolled back."""
 

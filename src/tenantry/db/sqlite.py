@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from tenantry.db import open_files
+from tenantry.db import open_files, outage_errors
 from tenantry.db.open_files import FileMissing, LeftLog, LogLeftBehind, OpenFile
 from tenantry.db.sessions import (
     ROW_SECONDS,
@@ -19,6 +19,7 @@ from tenantry.db.sessions import (
     DatabaseReplaced,
     DatabaseUnavailable,
     RejectedByDatabase,
+    StorageFull,
     WritesRejected,
 )
 from tenantry.db.sqlite_thread import ConnectionThread
@@ -143,7 +144,8 @@ class SqliteConnection(Connection):
             raise
         # The deadline has passed, the file is locked or damaged, or it is not a database.
         except (TimeoutError, sqlite3.DatabaseError) as error:
-            raise DatabaseUnavailable from error
+            is_full = outage_errors.is_disk_full(error)
+            raise (StorageFull if is_full else DatabaseUnavailable) from error
         finally:
             self._deadline.end()
 

@@ -39,6 +39,7 @@ class SqliteFolder(Server):
         statement_seconds: The deadline of each statement of a request.
     """
 
+    folder: Path
     timeout_seconds = BUSY_TIMEOUT_SECONDS
     can_restart = False
 
@@ -50,7 +51,7 @@ class SqliteFolder(Server):
         synchronous: str,
         statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self.budget = budget
         self._synchronous = synchronous
         self._statement_seconds = statement_seconds
@@ -64,7 +65,7 @@ class SqliteFolder(Server):
         """Return the URL of the database *name*."""
         # The end of a UUIDv7 is random, so files spread evenly; its beginning is the time.
         name = checked_name(name)
-        return f"{SQLITE_PREFIX}{self._folder}/{name[-2:]}/{name[-4:-2]}/{name}.db"
+        return f"{SQLITE_PREFIX}{self.folder}/{name[-2:]}/{name[-4:-2]}/{name}.db"
 
     def url_before(self, name: str) -> str:
         """Return the URL that the database *name* will have."""
@@ -76,7 +77,7 @@ class SqliteFolder(Server):
         # again, so that there is only one.
         probing = self._probing
         if probing is None or probing.done():
-            probing = self._probing = start_thread(partial(files.check_folder, self._folder))
+            probing = self._probing = start_thread(partial(files.check_folder, self.folder))
             probing.add_done_callback(_retrieve)
         if not (await asyncio.wait({probing}, timeout=PROBE_SECONDS_MAX))[0]:
             raise ServerAway
@@ -121,13 +122,13 @@ class SqliteFolder(Server):
     async def names(self, prefix: str) -> list[str]:
         """Return the names of the databases that begin with *prefix*."""
         pattern = f"*/*/{checked_name(prefix)}*.db"
-        found = await asyncio.to_thread(lambda: list(self._folder.glob(pattern)))
+        found = await asyncio.to_thread(lambda: list(self.folder.glob(pattern)))
         return [path.stem for path in found]
 
     async def own_names(self) -> set[str]:
         """Return the generated names of the files."""
         pattern = f"*/*/{PREFIX}*.db*"
-        found = await asyncio.to_thread(lambda: list(self._folder.glob(pattern)))
+        found = await asyncio.to_thread(lambda: list(self.folder.glob(pattern)))
         return {name for path in found if is_generated(name := path.name.partition(".")[0])}
 
     def removal(self, name: str) -> str:

@@ -22,6 +22,7 @@ from tenantry.fleet.templates import Templates
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.kit.sizes import LIMIT_BYTES_MIN, shown_size
 from tenantry.kit.tasks import beside
 from tenantry.kit.text import checked_label
 from tenantry.migration import inspection
@@ -37,7 +38,14 @@ from tenantry.tenant.users import NewUser, User
 NAME_CHARS_MAX = 100
 PROVISION_SECONDS_MAX = 120.0
 
-_LOGGED = ("name", "is_active", "is_read_only", "modules", "requests_per_minute")
+_LOGGED = (
+    "name",
+    "is_active",
+    "is_read_only",
+    "modules",
+    "requests_per_minute",
+    "size_bytes_max",
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -48,6 +56,10 @@ class ProvisioningFailed(Unavailable):
 
 class UnknownServer(Invalid):
     """There is no tenant server of this name."""
+
+
+class BadSizeLimit(Invalid):
+    """The size limit is too small for a database."""
 
 
 class ActivationFailed(Conflict):
@@ -123,19 +135,24 @@ class Lifecycle:
         is_read_only: bool | None = None,
         module_keys: list[str] | None = None,
         requests_per_minute: int | None = None,
+        size_bytes_max: int | None = None,
     ) -> Tenant:
         """Set the values that are not None, and return the tenant.
 
         A tenant that becomes writable is first migrated to the head: runs have left it out.
 
         Raises:
-            BadText, UnknownModule: A rule is broken.
+            BadText, UnknownModule, BadSizeLimit: A rule is broken.
             TenantNameInUse: The name is taken.
             ActivationFailed: It could not be migrated to the head, and nothing was changed.
             TenantNotFound: It was deleted in the meantime.
         """
         if name is not None:
             checked_name(name)
+        if size_bytes_max and size_bytes_max < LIMIT_BYTES_MIN:
+            raise BadSizeLimit(
+                f"The size limit must be 0, or at least {shown_size(LIMIT_BYTES_MIN)}."
+            )
         keys = None if module_keys is None else modules.checked_keys(module_keys)
         becomes = msgspec.structs.replace(
             tenant,
@@ -160,6 +177,7 @@ class Lifecycle:
                 is_read_only=is_read_only,
                 modules=keys,
                 requests_per_minute=requests_per_minute,
+                size_bytes_max=size_bytes_max,
             )
             changes += audit_log.changes_between(before, changed, *_LOGGED)
             if not changes and not is_kept:

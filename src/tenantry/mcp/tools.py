@@ -48,6 +48,7 @@ Operation = Callable[[Call, Any], Awaitable[msgspec.Struct]]
 ANYBODY = Demand()
 READING = Demand(Scope.CONTENT_READ, modules.BLOG)
 WRITING = Demand(Scope.CONTENT_WRITE, modules.BLOG)
+ADDING = Demand(Scope.CONTENT_WRITE, modules.BLOG, adds=True)
 
 # No tool has effects outside the tenant's database.
 READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -199,14 +200,14 @@ async def get_post(call: Call, wanted: NamePost) -> PostResponse:
     return PostResponse.of(await posts.get_by_slug(call.ctx, wanted.slug))
 
 
-@tool("Create a post", ADDS, WRITING)
+@tool("Create a post", ADDS, ADDING)
 async def create_post(call: Call, wanted: CreatePost) -> PostResponse:
     """Create a draft. `publish_post` makes it visible to readers."""
     made = await posts.create(call.ctx, call.services.folding, **sent_members(wanted))
     return PostResponse.of(made)
 
 
-@tool("Update a post", OVERWRITES, WRITING, names={"slug": "new_slug"})
+@tool("Update a post", OVERWRITES, ADDING, names={"slug": "new_slug"})
 async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
     """Change a post; omitted arguments are not changed.
 
@@ -220,7 +221,7 @@ async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
     return PostResponse.of(changed)
 
 
-@tool("Publish a post", SWITCHES, WRITING)
+@tool("Publish a post", SWITCHES, ADDING)
 async def publish_post(call: Call, wanted: NamePost) -> PostResponse:
     """Publish a post. A published post is not changed."""
     post_id = await _id_of(call, wanted.slug)
@@ -245,7 +246,7 @@ async def delete_post(call: Call, wanted: NamePost) -> Done:
 @tool(
     "Update the profile",
     OVERWRITES,
-    Demand(Scope.PROFILE_WRITE),
+    Demand(Scope.PROFILE_WRITE, adds=True),
     is_persons=True,
     names={"fullName": "full_name"},
 )
@@ -287,6 +288,8 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
     try:
         if called.writes:
             require_writable(call.ctx.tenant)
+        if called.demand.adds:
+            await call.services.storage.take(call.ctx.tenant, call.ctx.database)
         wanted = arguments.read(called.takes, call.arguments)
     except TenantryError as error:
         return results.failure(call, called.name, error, {})

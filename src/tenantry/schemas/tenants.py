@@ -15,12 +15,17 @@ from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.fleet.status import Place, PlacedTenant
 from tenantry.kit.pages import Page
+from tenantry.kit.sizes import SIZE_BYTES_MAX
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.users import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
 
 RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]
 """Of each credential of a tenant; 0 for the limit of the settings."""
+
+
+SizeBytesMax = Annotated[int, Meta(ge=0, le=SIZE_BYTES_MAX)]
+"""Of a tenant's database; 0 for the limit of the settings."""
 
 
 class TenantResponse(Schema, frozen=True):
@@ -39,6 +44,7 @@ class TenantResponse(Schema, frozen=True):
     schema_revision: str | None
     modules: list[str]
     requests_per_minute: int
+    size_bytes_max: int
     server_name: str
     failing_run_id: UUID | None
     drifted_at: datetime | None
@@ -78,6 +84,7 @@ class UpdateTenantRequest(Schema, frozen=True):
     is_read_only: bool | UnsetType = UNSET
     modules: list[str] | UnsetType = UNSET
     requests_per_minute: RequestsPerMinute | UnsetType = UNSET
+    size_bytes_max: SizeBytesMax | UnsetType = UNSET
 
 
 class TenantPageRequest(PageRequest, frozen=True):
@@ -136,9 +143,13 @@ class NewPostResponse(Schema, frozen=True):
 
 
 class ContentResponse(Schema, frozen=True):
-    """The size of a customer's database, and its posts: all counted, the newest listed."""
+    """The size of a customer's database, and its posts: all counted, the newest listed.
+
+    ``sizeBytesMax`` is the size beyond which content is rejected; null for none.
+    """
 
     size_bytes: int
+    size_bytes_max: int | None
     post_count: int
     published_count: int
     posts: list[NewPostResponse]

@@ -8,9 +8,10 @@ from tenantry.access.identify import Identity
 from tenantry.access.principal import Scope
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Forbidden, Unauthenticated
+from tenantry.kit.errors import Forbidden, TenantryError, Unauthenticated
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabase, TenantDatabases
+from tenantry.tenant.storage import Storage
 from tenantry.tenant.users import UserInSession
 
 
@@ -50,11 +51,13 @@ class Demand:
         scope: The scope that an McpToken must have.
         module: The module that must be active for the tenant.
         writes: Whether it writes to the tenant's data: a read-only tenant rejects it.
+        adds: Whether it adds content: it is rejected when the storage is full.
     """
 
     scope: Scope | None = None
     module: str | None = None
     writes: bool = False
+    adds: bool = False
 
 
 class TenantContext(OperationContext, frozen=True, kw_only=True):
@@ -108,6 +111,7 @@ Ctx = TypeVar("Ctx", bound=TenantContext)
 async def admit(
     ctx: OperationContext,
     databases: TenantDatabases,
+    storage: Storage,
     identity: Identity,
     demand: Demand,
     *,
@@ -120,6 +124,7 @@ async def admit(
     Args:
         ctx: The context without the caller.
         databases: The tenant databases.
+        storage: Limits what an operation may add.
         identity: The verified credentials.
         demand: What the operation requires.
         kind: The type of the context. `PersonContext` and `Claimant` require a user who acts;
@@ -131,6 +136,7 @@ async def admit(
         Unauthenticated: The session has ended, or the user was deleted.
         Forbidden: The credentials are valid and do not suffice.
         TenantReadOnly, DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
+        StorageFull, TenantFull: See `Storage.take`.
     """
     if requires_session and identity.claims is None:
         raise SignInRequired
@@ -141,6 +147,13 @@ async def admit(
     if kind is not Claimant:
         is_admitted = admits_deleted_user and identity.claims is not None
         await _confirm(identity, database, rejects_deleted=not is_admitted)
+    if demand.adds:
+        try:
+            await storage.take(identity.tenant, database)
+        except TenantryError:
+            if kind is Claimant:
+                await _confirm(identity, database, rejects_deleted=identity.claims is None)
+            raise
     return _context(kind, ctx, identity, database)
 
 

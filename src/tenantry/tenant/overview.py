@@ -14,9 +14,11 @@ from tenantry.tenant.tables import blog_state, post
 POSTS_SHOWN_MAX = 10
 
 
+# SQLite writes to free pages first. PostgreSQL does not say how much of a table is free.
 _database_size = sql_function(
     sa.BigInteger(),
-    sqlite="(SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size())",
+    sqlite="(SELECT (page_count - freelist_count) * page_size FROM pragma_page_count(), "
+    "pragma_freelist_count(), pragma_page_size())",
     postgresql="pg_database_size(current_database())",
 )
 
@@ -29,6 +31,10 @@ class NewPost(msgspec.Struct, frozen=True):
     author_name: str
     created_at: datetime
     published_at: datetime | None
+
+
+class _Size(msgspec.Struct, frozen=True):
+    size_bytes: int
 
 
 class _Counts(msgspec.Struct, frozen=True):
@@ -47,6 +53,7 @@ class Overview(_Counts, frozen=True):
     posts: list[NewPost]
 
 
+_SIZE = Statement(sa.select(_database_size().label("size_bytes")), _Size)
 _COUNTS = Statement(
     sa.select(
         _database_size().label("size_bytes"), blog_state.c.post_count, blog_state.c.published_count
@@ -56,6 +63,17 @@ _COUNTS = Statement(
 _NEWEST = Statement(
     sa.select(*columns_of(post, NewPost)).order_by(post.c.id.desc()).limit(POSTS_SHOWN_MAX), NewPost
 )
+
+
+async def read_size(database: TenantDatabase) -> int:
+    """Return the size of the database of a tenant, in bytes; on SQLite, of its used pages.
+
+    Raises:
+        DatabaseUnavailable: It cannot be reached.
+    """
+    found = await database.fetch_one(_SIZE)
+    assert found is not None
+    return found.size_bytes
 
 
 async def read_overview(database: TenantDatabase) -> Overview:

@@ -84,6 +84,7 @@ async def logout(ctx: PersonContext, services: Services, request: LogoutRequest)
     CLAIMANT,
     errors=[NOT_FOUND, CONFLICT],
     scope=Scope.PROFILE_WRITE,
+    adds=True,
 )
 async def update_profile(
     claimant: Claimant, _services: Services, request: UpdateProfileRequest

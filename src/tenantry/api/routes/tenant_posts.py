@@ -21,6 +21,8 @@ _write = partial(
     module=modules.BLOG,
     body_bytes_max=CONTENT_BYTES_MAX,
 )
+# To unpublish and to delete also work when the storage is full.
+_add = partial(_write, adds=True)
 
 
 @_read("/api/tenant/blog/posts")
@@ -32,7 +34,7 @@ async def list_posts(ctx: TenantContext, _services: Services, request: PostPageR
     return PostPage.of_page(page)
 
 
-@_write("POST", "/api/tenant/blog/posts", status=CREATED, errors=[CONFLICT])
+@_add("POST", "/api/tenant/blog/posts", status=CREATED, errors=[CONFLICT])
 async def create_post(
     ctx: TenantContext, services: Services, request: WritePostRequest
 ) -> PostResponse:
@@ -48,7 +50,7 @@ async def show_post(
     return PostResponse.of(await posts.get(ctx, post_id))
 
 
-@_write("PUT", "/api/tenant/blog/posts/{postId}", errors=[CONFLICT])
+@_add("PUT", "/api/tenant/blog/posts/{postId}", errors=[CONFLICT])
 async def update_post(
     ctx: TenantContext, services: Services, request: WritePostRequest, *, post_id: UUID
 ) -> PostResponse:
@@ -65,7 +67,7 @@ async def delete_post(
     await posts.delete(ctx, post_id)
 
 
-@_write("POST", "/api/tenant/blog/posts/{postId}/publish")
+@_add("POST", "/api/tenant/blog/posts/{postId}/publish")
 async def publish_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:

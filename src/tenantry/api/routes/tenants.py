@@ -117,7 +117,8 @@ async def show_overview(
         found = await read_overview(await services.databases.open(tenant, writes=False))
     except Unavailable:
         return TenantOverviewResponse(used_at, None)
-    return TenantOverviewResponse(used_at, ContentResponse.of(found))
+    limit = services.storage.limit_of(tenant)
+    return TenantOverviewResponse(used_at, ContentResponse.of(found, size_bytes_max=limit))
 
 
 @endpoint(
@@ -155,6 +156,7 @@ async def update_tenant(
         is_read_only=sent.get("is_read_only"),
         module_keys=sent.get("modules"),
         requests_per_minute=sent.get("requests_per_minute"),
+        size_bytes_max=sent.get("size_bytes_max"),
     )
     return TenantResponse.of(changed)
 

@@ -29,10 +29,19 @@ export function overview(path, signal) {
     const { lastUsedAt, contents } = await get(`${path}/overview`, { signal });
     fill(lastUsed, time(lastUsedAt));
     sizeBytes = contents?.sizeBytes ?? null;
-    fill(size, contents === null ? "unknown" : bytes(contents.sizeBytes));
+    fill(size, contents === null ? "unknown" : sizeAndLimit(contents));
     fill(posts, contents === null ? unreadable() : listOf(contents));
   });
   return { lastUsed, size, sizeOf: () => sizeBytes, posts: section("Posts", {}, posts) };
+}
+
+function sizeAndLimit({ sizeBytes, sizeBytesMax }) {
+  const size = bytes(sizeBytes);
+  if (!sizeBytesMax) {
+    return size;
+  }
+  const isFull = sizeBytes >= sizeBytesMax;
+  return [`${size} of ${bytes(sizeBytesMax)} `, isFull && badge("failed", "full")];
 }
 
 function listOf({ posts, postCount, publishedCount }) {

@@ -1,0 +1,36 @@
+"""Types of settings that are written as text."""
+
+import ipaddress
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from tenantry.kit.sizes import LIMIT_BYTES_MIN, bytes_of, mark_of, shown_size
+
+
+def _proxy_addresses(text: str) -> str:
+    networks = [one.strip() for one in text.split(",")] if text.strip() else []
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise ValueError(f"{network!r} is not an address or a network ({error})") from None
+    return ",".join(networks)
+
+
+def _size_limit(size: str | int) -> int:
+    number = bytes_of(str(size) or "0")
+    if 0 < number < LIMIT_BYTES_MIN:
+        raise ValueError(f"must be 0, or at least {shown_size(LIMIT_BYTES_MIN)}")
+    return number
+
+
+def _mark_text(text: str) -> str:
+    mark_of(text)
+    return text
+
+
+# Only addresses and networks: a host name, or `*`, would let clients choose their address.
+ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
+SizeLimit = Annotated[int, BeforeValidator(_size_limit)]
+MarkText = Annotated[str, AfterValidator(_mark_text)]
