@@ -19,7 +19,7 @@ from tenantry.backup.targets import (
     label_of,
     read_starts,
 )
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import NotFound, Unavailable
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.stopping import Stop, entered_in_thread, run_in_thread, start_thread
 from tenantry.kit.text import checked_text
@@ -43,6 +43,22 @@ def open_target(place: str) -> Target:
         S3Missing: It is a URL, and the library is not installed.
     """
     return S3Target(place) if place.startswith(SCHEME) else FolderTarget(Path(place))
+
+
+class FolderMissing(NotFound):
+    """There is no folder of archives of this name; the message has the name."""
+
+
+def open_existing(place: str) -> Target:
+    """Return the target at *place*, which a caller has named to read from it.
+
+    Raises:
+        FolderMissing: The folder does not exist: a mistyped name would be an empty list.
+        S3Missing: As for `open_target`.
+    """
+    if not place.startswith(SCHEME) and not Path(place).is_dir():
+        raise FolderMissing(f"There is no folder {place}.")
+    return open_target(place)
 
 
 class TargetUnavailable(Unavailable):

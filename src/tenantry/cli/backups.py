@@ -124,7 +124,7 @@ async def create(
 async def show_archives(*, folder: Place = None, as_json: options.Json = False) -> None:
     """List archives, the newest first. Only their beginning and their end are read."""
     settings = session.configure()
-    target = open_target(folder or settings.archives)
+    target = transfer.source_of(settings, folder)
     async with session.opened(settings) as services:
         found = await asyncio.to_thread(targets.stored, target, services.copying.keys)
     archives = ArchiveList.of_all(found)
@@ -200,7 +200,7 @@ async def prune(
     do not count.
     """
     settings = session.configure()
-    target = open_target(folder or settings.archives)
+    target = transfer.source_of(settings, folder)
     rule = {"keep_days": keep_days, "keep_last": keep_last}
     async with transfer.job(settings) as (services, progress):
         ctx, copying = session.context(), services.copying

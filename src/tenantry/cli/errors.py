@@ -2,6 +2,7 @@
 
 from tenantry.access.signing import WrongSecretKey
 from tenantry.backup.archive import ArchiveDamaged, ArchiveForeign
+from tenantry.backup.archives import FolderMissing
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.restoring import ArchiveOfOther, TenantExists
 from tenantry.backup.targets import ArchiveNotFound
@@ -46,6 +47,7 @@ ADVICE: dict[type[TenantryError], str] = {
     CatalogUnusable: "Run `tenantry doctor`.",
     CredentialsInUse: "Use --as NAME.",
     DeletedTenantNotFound: "`tenantry tenant list --deleted` lists the deleted tenants.",
+    FolderMissing: "Check --from.",
     EmailInUse: "`tenantry user list TENANT` lists the users.",
     McpTokenNotFound: "`tenantry token list TENANT` lists the tokens.",
     MigrationRunNotFound: "`tenantry migrate history` lists the runs.",

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from typing import Any, TextIO
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -20,8 +21,9 @@ from tenantry.kit.pages import Page
 from tenantry.kit.text import printable
 from tenantry.schemas.base import Done
 
-PIPE_COLUMNS = 120
-"""The width of a table that is not printed to a terminal. Programs read --json."""
+WRAPPED_COLUMNS_MIN = 16
+"""A narrower column of words cannot be read."""
+GAP = "  "
 NOTHING = "-"
 Header = str | Column
 _UNUSUAL = re.compile(r"[^\n -~]")
@@ -120,22 +122,53 @@ def number(header: str) -> Header:
 
 
 def show_table(columns: Sequence[Header], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; nothing if it has no rows."""
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    """Print a table; nothing if it has no rows.
+
+    No text is cut. If standard output is not a terminal, each row is one line. On a terminal that
+    is too narrow for the columns, each row is a list of its values.
+    """
+    cells = [[cell(value) for value in row] for row in rows]
+    if not cells:
+        return
+    heads = [Column(one) if isinstance(one, str) else one for one in columns]
+    console = _console(results())
+    widths = [
+        max(map(cell_len, (str(head.header), *(row[at].plain for row in cells))))
+        for at, head in enumerate(heads)
+    ]
+    if not console.is_terminal:
+        _show_lines(heads, cells, widths)
+        return
+    least = (
+        wide if head.no_wrap else min(wide, WRAPPED_COLUMNS_MIN)
+        for head, wide in zip(heads, widths, strict=True)
+    )
+    if sum(least) + len(GAP) * (len(heads) - 1) > console.width:
+        for number_, row in enumerate(cells):
+            show_line() if number_ else None
+            names = [str(head.header) for head in heads]
+            show_attributes(dict(zip(names, row, strict=True)))
+        return
+    table = Table(*heads, box=None, pad_edge=False, header_style="bold")
     for column in table.columns:
         if not column.no_wrap:
             column.overflow = "fold"  # wrap, never truncate
-    for row in rows:
-        table.add_row(*(cell(value) for value in row))
-    if not table.row_count:
-        return
-    console = _console(results())
-    if console.is_terminal:
-        console.print(table)
-        return
-    with console.capture() as captured:
-        console.print(table)
-    results().writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _show_lines(
+    heads: Sequence[Column], cells: Sequence[Sequence[Text]], widths: Sequence[int]
+) -> None:
+    for row in ([str(one.header) for one in heads], *([one.plain for one in row] for row in cells)):
+        padded = (
+            f"{' ' * (wide - cell_len(text))}{text}"
+            if head.justify == "right"
+            else f"{text}{' ' * (wide - cell_len(text))}"
+            for head, text, wide in zip(heads, row, widths, strict=True)
+        )
+        results().write(f"{GAP.join(padded).rstrip()}\n")
 
 
 def show_attributes(attributes: Mapping[str, object]) -> None:
@@ -184,5 +217,4 @@ def _plain(value: object) -> str:
 
 
 def _console(stream: TextIO) -> Console:
-    width = None if stream.isatty() else PIPE_COLUMNS
-    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+    return Console(file=stream, markup=False, emoji=False, highlight=False)

@@ -7,7 +7,6 @@ import typer
 
 from tenantry.backup import recovery, restoring, targets
 from tenantry.backup.archive import ArchiveReader
-from tenantry.backup.archives import open_target
 from tenantry.backup.jobs import Copying, Progress
 from tenantry.backup.targets import Stored, Target
 from tenantry.catalog.tenants import Tenant
@@ -59,7 +58,7 @@ async def restore_missing(*, place: Place = None, as_json: options.Json = False)
     printed, and the exit status is 1.
     """
     settings = session.configure()
-    target = open_target(place or settings.archives)
+    target = transfer.source_of(settings, place)
     done, failed = 0, []
     async with transfer.job(settings) as (services, progress):
         copying = services.copying

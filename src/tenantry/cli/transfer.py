@@ -18,10 +18,10 @@ from rich.progress import (
 
 from tenantry.backup import jobs
 from tenantry.backup.archive import ArchiveReader
-from tenantry.backup.archives import open_target
+from tenantry.backup.archives import open_existing, open_target
 from tenantry.backup.jobs import Progress as Counter
 from tenantry.backup.opening import existing_keys
-from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound
+from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound, Target
 from tenantry.cli import output, session, signals
 from tenantry.cli.prompts import interruptible
 from tenantry.kit.errors import Invalid
@@ -47,6 +47,15 @@ def output_stream() -> BinaryIO:
     return output.results().buffer
 
 
+def source_of(settings: Settings, place: str | None) -> Target:
+    """Return the target to read from: the one that is given, or that of the settings.
+
+    Raises:
+        FolderMissing: The folder that is given does not exist.
+    """
+    return open_existing(place) if place else open_target(settings.archives)
+
+
 @contextmanager
 def opened_archive(settings: Settings, archive: str, place: str | None) -> Iterator[BinaryIO]:
     """Open an archive: a name in the target, a path, or `-` for standard input.
@@ -57,7 +66,7 @@ def opened_archive(settings: Settings, archive: str, place: str | None) -> Itera
     if archive == STREAM:
         yield sys.stdin.buffer
         return
-    target, path = open_target(place or settings.archives), Path(archive)
+    target, path = source_of(settings, place), Path(archive)
     if archive in target.names():
         with target.reading(archive) as file:
             yield file

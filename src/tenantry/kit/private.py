@@ -1,7 +1,10 @@
 """Folders and files that only their owner can open, independent of the umask."""
 
+import contextlib
+import errno
 import os
 import stat
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,14 +19,12 @@ def make_folder(folder: Path) -> None:
     Raises:
         OSError: It cannot be created, or a file has the name.
     """
-    try:
-        folder.mkdir(mode=FOLDER_MODE)
-    except FileNotFoundError:
-        make_folder(folder.parent)
-        make_folder(folder)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
+    missing = list(takewhile(lambda one: not one.exists(), (folder, *folder.parents)))
+    for one in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            one.mkdir(mode=FOLDER_MODE)
+    if not folder.is_dir():
+        raise FileExistsError(errno.EEXIST, "Not a folder", str(folder))
 
 
 def make_file(path: Path) -> None:
