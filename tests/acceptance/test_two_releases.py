@@ -39,8 +39,8 @@ LEAVE_SECONDS = 0.3
 NEXT_REVISION = """
 import sqlalchemy as sa
 
-revision = "0002"
-down_revision = "0001"
+revision = "{next}"
+down_revision = "{head}"
 
 
 def upgrade(op):
@@ -176,7 +176,10 @@ def next_release(folder: Path) -> Path:
     shutil.copytree(SOURCE / "tenantry", folder / "tenantry", ignore=WITHOUT_COMPILED)
     for stream in ("catalog", "tenant"):
         versions = folder / "tenantry" / stream / "revisions" / "versions"
-        (versions / "0002_create_table.py").write_text(NEXT_REVISION)
+        head = max(one.name[:4] for one in versions.glob("*.py"))
+        following = f"{int(head) + 1:04}"
+        text = NEXT_REVISION.format(next=following, head=head)
+        (versions / f"{following}_create_table.py").write_text(text)
     return folder
 
 

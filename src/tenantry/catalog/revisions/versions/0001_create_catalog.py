@@ -73,7 +73,6 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("schema_revision", sa.String, nullable=True),
         sa.Column("owner_email", sa.String, nullable=True),
         sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
-        sa.Column("size_bytes_max", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("failing_run_id", sa.Uuid, nullable=True),
         sa.Column("drifted_at", INSTANT, nullable=True),
         sa.Column("drift", sa.String, nullable=True),
