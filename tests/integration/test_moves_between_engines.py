@@ -1,6 +1,8 @@
 """A move of a tenant to a server of the other engine: every type of value, and what is refused."""
 
+import asyncio
 import datetime as dt
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,14 +10,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tenantry.backup import moving
+from tenantry.backup import creating, moving, restoring
+from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.jobs import Progress
+from tenantry.backup.loading import RevisionsNotConfigured, WrongEngine
 from tenantry.backup.moving import NotMoved
 from tenantry.backup.other_engine import TenantBehind
-from tenantry.catalog import tenants
+from tenantry.backup.targets import FolderTarget
+from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.row_values import kind_of
 from tenantry.db.table_plan import NotCarried
+from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
@@ -280,6 +286,69 @@ class TestMoveToSqlite:
             await move(both, there, FILES)
 
         assert await tenants.get(both.catalog, acme.id) == there
+
+
+async def archive_of(services: Services, tenant: Tenant, folder: Path) -> bytes:
+    job = await creating.back_up_tenant(
+        system_context("test"),
+        services.copying,
+        tenant,
+        FolderTarget(folder / "archives"),
+        progress=Progress(),
+    )
+    return await asyncio.to_thread(Path(str(job.archive)).read_bytes)
+
+
+class TestArchiveFromBeforeAMove:
+    async def replace(
+        self, services: Services, tenant: Tenant, archive: bytes, server_name: str | None
+    ) -> Tenant:
+        reader = ArchiveReader(io.BytesIO(archive), services.copying.keys)
+        restored = await restoring.replace(
+            system_context("test"),
+            services.copying,
+            reader,
+            tenant,
+            server_name=server_name,
+            progress=Progress(),
+        )
+        return restored.tenant
+
+    async def test_moves_the_tenant_back_only_if_that_is_asked_for(
+        self, both: Services, acme: Tenant, tmp_path: Path
+    ):
+        archive = await archive_of(both, acme, tmp_path)
+        moved = await move(both, acme, SERVER)
+
+        with pytest.raises(WrongEngine, match=rf"the tenant server {SERVER} is .*--server"):
+            await self.replace(both, moved, archive, None)
+        assert await tenants.get(both.catalog, acme.id) == moved
+
+        assert (await self.replace(both, moved, archive, FILES)).server_name == FILES
+
+
+class TestArchiveOfAProject:
+    async def test_is_refused_where_no_revisions_are_configured(
+        self, both: Services, acme: Tenant, tmp_path: Path
+    ):
+        """It would be served at Tenantry's own revision, and never be migrated."""
+        archive = await archive_of(both, acme, tmp_path)
+        settings = Settings(data_dir=tmp_path / "other", secret_key=SECRET_KEY)
+        async with open_services(settings, works=False) as services:
+            copying = services.copying
+            reader = ArchiveReader(io.BytesIO(archive), copying.keys)
+
+            with pytest.raises(RevisionsNotConfigured, match=r"revision u1 .*TENANT_MIGRATIONS"):
+                await restoring.restore_as(
+                    system_context("test"),
+                    copying,
+                    reader,
+                    name="acme",
+                    server_name=None,
+                    progress=Progress(),
+                )
+
+            assert (await tenant_list.page(services.catalog, Window(1, 1))).total_count == 0
 
 
 class TestKinds:

@@ -124,3 +124,25 @@ class TestRefusal:
             copy(source, target)
 
         assert "20417" not in caught.value.message
+
+    @pytest.mark.parametrize(
+        ("options", "where"), [("", "the rowid 7"), ("WITHOUT ROWID", "the row 2 of the table")]
+    )
+    def test_of_a_text_that_is_not_utf_8_names_its_column_and_its_row(
+        self, new_database: Callable[[], str], tmp_path: Path, options: str, where: str
+    ):
+        """sqlite3 has the error of a broken database for it, with the text."""
+        target = new_database()
+        raw_sql.run(target, "CREATE TABLE note (id int PRIMARY KEY, body text)")
+        source = file_with(
+            tmp_path,
+            f"CREATE TABLE note (id INTEGER PRIMARY KEY, body TEXT) {options}",
+            f"INSERT INTO note VALUES (3, 'a'), (7, CAST(x'ff' || '{VALUE}' AS TEXT)), (9, 'b')",
+        )
+
+        with pytest.raises(
+            NotCarried, match=f"note.body has a text .* not UTF-8.* {where}"
+        ) as caught:
+            copy(source, target)
+
+        assert VALUE not in caught.value.message

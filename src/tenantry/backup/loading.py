@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tenantry.backup import dumps
-from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.archive import ArchiveReader, Header
 from tenantry.backup.dumps import POSTGRESQL, Contents
 from tenantry.backup.jobs import Copying, Progress
 from tenantry.catalog.records import TenantRecord
@@ -38,6 +38,10 @@ class WrongEngine(Conflict):
     """The data are of the other engine than the tenant server; the message has both."""
 
 
+class RevisionsNotConfigured(Conflict):
+    """The archive has revisions of a project, and this installation has none; it is named."""
+
+
 class NotATenant(Invalid):
     """The archive is of the catalog, and not of a tenant."""
 
@@ -54,12 +58,27 @@ async def read_record(reader: ArchiveReader) -> TenantRecord:
     return await run_in_thread(lambda _stop: reader.record(TenantRecord))
 
 
-def server_of_engine(
-    copying: Copying, engine: str, wanted: str | None, *, preferred: str = SERVER_DEFAULT
-) -> str:
+def check_revisions(copying: Copying, header: Header) -> None:
+    """Check that the service has revisions of a project, if the archive of a tenant has some.
+
+    Without them, the tenant would be served at Tenantry's own revision, and not be migrated.
+
+    Raises:
+        RevisionsNotConfigured: It has none.
+        BadStream: They cannot be read.
+    """
+    user = (header.revision or "").partition("/")[2]
+    if user and copying.lifecycle.streams().user is None:
+        raise RevisionsNotConfigured(
+            f"The archive is at the revision {user} of a project, and TENANTRY_TENANT_MIGRATIONS "
+            "is not set: set it to the folder of its revisions."
+        )
+
+
+def server_of_engine(copying: Copying, engine: str, wanted: str | None) -> str:
     """Return the name of a tenant server for data of an engine: *wanted*, if that is not None.
 
-    Else it is *preferred*, the default server, or another one: the first that is of the engine.
+    Else it is the default server, or another one: the first that is of the engine.
 
     Raises:
         UnknownServer: There is no server with the name *wanted*.
@@ -68,14 +87,14 @@ def server_of_engine(
     names = copying.databases.server_names
     if wanted is not None and wanted not in names:
         raise UnknownServer
-    candidates = [wanted] if wanted else [preferred, SERVER_DEFAULT, *sorted(names)]
+    candidates = [wanted] if wanted else [SERVER_DEFAULT, *sorted(names)]
     for name in candidates:
         if name in names and engine_of(copying.databases.server(name)) == engine:
             return name
     raise WrongEngine(
         f"The data are of {engine}, and "
         f"{f'the tenant server {wanted}' if wanted else 'every tenant server'} is of the other "
-        "engine."
+        "engine: name a server of that engine (--server)."
     )
 
 

@@ -94,6 +94,7 @@ async def restore_as(
         ArchiveDamaged, CopyDiffers, RoleTooPowerful: The archive is not used.
     """
     record = await loading.read_record(reader)
+    loading.check_revisions(copying, reader.header)
     server = loading.server_of_engine(copying, reader.header.engine, server_name)
     # A module that this release does not have is left out.
     tenant = msgspec.structs.replace(
@@ -128,6 +129,7 @@ async def restore_back(
     if reader.is_foreign:
         raise ArchiveForeign
     record = await loading.read_record(reader)
+    loading.check_revisions(copying, reader.header)
     if await tenants.find(copying.catalog, record.id) is not None:
         raise TenantExists
     with suppress(DeletedTenantNotFound):
@@ -200,8 +202,7 @@ async def replace(
     """Restore an archive in place of a tenant, which is suspended for that time.
 
     The tenant keeps its id, name, API keys and settings; sessions end. Its old database is kept
-    until `confirm`. The new one is on the server *server_name*; if that is None, on the same
-    server, or on one of the archive's engine.
+    until `confirm`. The new one is on the server *server_name*; None for the one that it is on.
 
     Raises:
         ArchiveOfOther: The tenant's users must not get the data of another one.
@@ -210,10 +211,12 @@ async def replace(
             for `restore_as`.
     """
     record = await loading.read_record(reader)
+    loading.check_revisions(copying, reader.header)
     if record.id != tenant.id:
         raise ArchiveOfOther
+    # An archive from before a move must not undo it without being asked.
     server_name = loading.server_of_engine(
-        copying, reader.header.engine, server_name, preferred=tenant.server_name
+        copying, reader.header.engine, server_name or tenant.server_name
     )
     server = copying.databases.server(server_name)
     database_name = f"tenantry_{new_id().hex}"

@@ -240,8 +240,8 @@ async def restore(
     server: Annotated[
         str | None,
         typer.Option(
-            help="The tenant server to use. Default: with --replace, that of the tenant; else one "
-            "of the archive's engine."
+            help="The tenant server to use. Default: with --replace, the one that the tenant is "
+            "on; else one of the archive's engine."
         ),
     ] = None,
     foreign: Foreign = False,

@@ -47,6 +47,18 @@ class Kind(StrEnum):
     JSON = "json"
 
 
+class BrokenText:
+    """A text in a SQLite file that is not UTF-8."""
+
+
+def decode_text(data: bytes) -> str | BrokenText:
+    """Return a text of a SQLite file; sqlite3's own error for one is that of a broken database."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return BrokenText()
+
+
 class BadValue(ValueError):
     """The value has no counterpart in the other database; the text says what it is."""
 
@@ -107,6 +119,8 @@ def comparable(column: ColumnKind) -> Convert:
 
 
 def _expect(value: object, *types: type) -> None:
+    if isinstance(value, BrokenText):
+        raise BadValue("a text that is not UTF-8")
     if type(value) not in types:
         raise BadValue(f"a value of the type {type(value).__name__}")
 

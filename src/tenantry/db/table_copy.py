@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from tenantry.db import sqlite
 from tenantry.db.checksums import encode_row, row_hash
-from tenantry.db.row_values import Kind
+from tenantry.db.row_values import Kind, decode_text
 from tenantry.db.session_settings import COPY_IN_TRANSACTION
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.table_plan import (
@@ -190,6 +190,7 @@ def _opened(url: str, connect_seconds: float, stop: Stop, *, is_read_only: bool)
                 uri, uri=True, isolation_level=None, timeout=LOCK_SECONDS, check_same_thread=False
             )
             stack.enter_context(contextlib.closing(raw))
+            raw.text_factory = decode_text
             begin = "BEGIN" if is_read_only else "BEGIN IMMEDIATE"
         address = "postgresql+psycopg://" if path is None else "sqlite://"
         engine = sa.create_engine(
@@ -214,7 +215,10 @@ def _copy_table(
     def converted() -> Iterator[tuple[Any, ...]]:
         counted = 0
         for row in _rows(here, row_kind.table):
-            values, compared = row_kind.converted(row)
+            try:
+                values, compared = row_kind.converted(row)
+            except NotCarried as error:
+                raise NotCarried(f"{error.message}{_place(here, row_kind, found.count)}") from error
             found.add(compared)
             yield values
             if not found.count % COUNTED_ROWS:
@@ -225,6 +229,18 @@ def _copy_table(
 
     insert(row_kind.table, converted())
     return found
+
+
+def _place(side: _Side, row_kind: Row, number: int) -> str:
+    """Return where the row *number* of a SQLite table is, without a value of it."""
+    if not side.is_file:
+        return ""
+    # With the same columns, the rows are read in the same order.
+    query = f"{_select(row_kind.table, ', _rowid_')} LIMIT 1 OFFSET ?"
+    try:
+        return f" It is the row with the rowid {side.raw.execute(query, (number,)).fetchone()[-1]}."
+    except sqlite3.OperationalError:  # WITHOUT ROWID
+        return f" It is the row {number + 1:,} of the table."
 
 
 def _sum_of(there: _Side, row_kind: Row, stop: Stop) -> _Sum:
@@ -238,8 +254,7 @@ def _sum_of(there: _Side, row_kind: Row, stop: Stop) -> _Sum:
 
 def _rows(side: _Side, table: PlannedTable) -> Iterator[Any]:
     if side.is_file:
-        columns = ", ".join(map(sqlite.quoted, table.columns))
-        yield from side.raw.execute(f"SELECT {columns} FROM {sqlite.quoted(table.name)}")  # noqa: S608
+        yield from side.raw.execute(_select(table))
         return
     query = sql.SQL("SELECT {} FROM {}").format(
         sql.SQL(", ").join(
@@ -250,6 +265,11 @@ def _rows(side: _Side, table: PlannedTable) -> Iterator[Any]:
     )
     with side.raw.cursor() as cursor:
         yield from cursor.stream(query)
+
+
+def _select(table: PlannedTable, more: str = "") -> str:
+    columns = ", ".join(map(sqlite.quoted, table.columns))
+    return f"SELECT {columns}{more} FROM {sqlite.quoted(table.name)}"  # noqa: S608 - quoted
 
 
 @contextmanager
