@@ -1,11 +1,13 @@
 """The command lines of pg_dump and pg_restore."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenantry.db import postgres_tools
+from tenantry.db.postgres_tools import PostgresTools, ToolTooNew
 from tenantry.kit.stopping import Stop
 
 # Begins like a dump. Prints its arguments, the password that it was given, and a secret that it was
@@ -62,6 +64,23 @@ def test_passphrase_is_refused_because_it_would_be_on_the_command_line(tmp_path:
         dumping(program, url),
     ):
         pass
+
+
+@pytest.mark.parametrize(("server_major", "is_usable"), [(16, False), (17, True), (18, True)])
+def test_pg_restore_is_refused_if_it_sets_what_the_server_does_not_know(
+    tmp_path: Path, server_major: int, *, is_usable: bool
+) -> None:
+    program = tmp_path / postgres_tools.RESTORE
+    program.write_text("#!/bin/sh\necho 'pg_restore (PostgreSQL) 18.4'")
+    program.chmod(0o700)
+    tools = PostgresTools(tmp_path)
+
+    with (
+        nullcontext()
+        if is_usable
+        else pytest.raises(ToolTooNew, match=r"has version 18, .* the server 16: ")
+    ):
+        assert tools.find(postgres_tools.RESTORE, server_major=server_major) == program
 
 
 def test_dump_without_a_search_path_is_refused(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ async def dump(url: str, write: Write, *, tools: PostgresTools, scratch: Path) -
     if path is None:
         async with opened_snapshot(url) as (raw, exported):
             program = await _find(raw, tools, DUMP)
+            await _find(raw, tools, RESTORE)  # else no restore could use the archive
             return await _with_survey(
                 raw, lambda stop: _dump_postgres(program, url, exported, write, stop)
             )

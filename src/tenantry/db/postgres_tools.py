@@ -28,6 +28,9 @@ VERSION_SECONDS_MAX = 10
 # The first lines of a failed program: the later ones repeat them for other objects.
 ERROR_BYTES_MAX = 4_096
 _VERSION = re.compile(r"\) (\d+)")
+# From this version on, pg_restore sets `transaction_timeout`, which no older server has.
+# Source: _doSetFixedOutputState in PostgreSQL's src/bin/pg_dump/pg_backup_archiver.c
+_NEEDS_EQUAL_SINCE = 17
 # The command that a restore begins with is in the first entries, near the start of a dump. pg_dump
 # writes it with an empty path.
 _START_BYTES = 4_096
@@ -40,6 +43,10 @@ class ToolMissing(Unavailable):
 
 class ToolTooOld(Unavailable):
     """pg_dump and pg_restore are older than the server: the message has both versions."""
+
+
+class ToolTooNew(Unavailable):
+    """pg_restore cannot restore into a server so old: the message has both versions."""
 
 
 class SecretOnCommandLine(Unavailable):
@@ -64,10 +71,10 @@ class PostgresTools:
     folder: Path | None
 
     def find(self, name: str, *, server_major: int) -> Path:
-        """Return the path of `DUMP` or `RESTORE`, if it is not older than the server.
+        """Return the path of `DUMP` or `RESTORE`, if it can be used with the server.
 
         Raises:
-            ToolMissing, ToolTooOld: It cannot be used.
+            ToolMissing, ToolTooOld, ToolTooNew: It cannot.
         """
         found = shutil.which(name, path=None if self.folder is None else str(self.folder))
         if found is None:
@@ -77,6 +84,12 @@ class PostgresTools:
             raise ToolTooOld(
                 f"{name} has version {major}, and the server {server_major}: set TENANTRY_PG_TOOLS "
                 "to the folder of a newer one."
+            )
+        if name == RESTORE and server_major < _NEEDS_EQUAL_SINCE <= major:
+            raise ToolTooNew(
+                f"{name} has version {major}, and cannot restore into the server {server_major}: "
+                "set TENANTRY_PG_TOOLS to the folder of a version from that of the server to "
+                f"{_NEEDS_EQUAL_SINCE - 1}."
             )
         return Path(found)
 
