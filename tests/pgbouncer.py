@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 # The mode of the pooler in front of the tests' server; without it, there is none.
 MODE_VARIABLE = "TENANTRY_TEST_POOLER"
@@ -95,8 +95,40 @@ def pgbouncer(server_url: str, mode: str, **options: object) -> Iterator[PgBounc
         "[pgbouncer]",
         *(f"{name} = {value}" for name, value in settings.items() if value is not None),
     ]
+    try:
+        with _running("\n".join(lines) + "\n", folder, port):
+            yield _at(behind, port)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def configured(sample: str, server_url: str, folder: Path) -> Iterator[PgBouncer]:
+    """Yield PgBouncer with the file *sample*; only places, and how clients log in, are changed."""
+    behind = urlsplit(server_url)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    changed = {
+        r"\* = .*": f"* = host={behind.hostname} port={behind.port} user={behind.username}",
+        r"listen_port = .*": f"listen_port = {port}",
+        r"auth_type = .*": "auth_type = any",
+        r"auth_file = .*": "user = nobody" if os.geteuid() == 0 else "",
+    }
+    for pattern, line in changed.items():
+        sample, count = re.subn(f"(?m)^{pattern}$", line, sample)
+        assert count == 1, pattern
+    with _running(sample, folder, port):
+        yield _at(behind, port)
+
+
+def _at(behind: SplitResult, port: int) -> PgBouncer:
+    return PgBouncer(urlunsplit(behind._replace(netloc=f"{behind.username}@127.0.0.1:{port}")))
+
+
+@contextmanager
+def _running(text: str, folder: Path, port: int) -> Iterator[None]:
     configuration = folder / "pgbouncer.ini"
-    configuration.write_text("\n".join(lines) + "\n")
+    configuration.write_text(text)
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -104,11 +136,10 @@ def pgbouncer(server_url: str, mode: str, **options: object) -> Iterator[PgBounc
         )
     try:
         _wait_for(port, process, log)
-        yield PgBouncer(urlunsplit(behind._replace(netloc=f"{behind.username}@127.0.0.1:{port}")))
+        yield
     finally:
         process.terminate()
         process.wait(START_SECONDS_MAX)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:

@@ -1,15 +1,18 @@
 """PgBouncer between Tenantry and PostgreSQL: what holds behind it, and what is refused by name."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
+from tenantry.cli.findings import State
 from tenantry.cli.poolers import check_poolers
 from tenantry.db import poolers
 from tenantry.db.database import Budget, Database
@@ -31,10 +34,19 @@ from tests.acceptance.support import PROFILE, ok
 from tests.conftest import SECRET_KEY, make_world, provision
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_postgresql
-from tests.pgbouncer import PgBouncer, pgbouncer
+from tests.pgbouncer import (
+    KEEPS_STATEMENTS,
+    POOL_SIZES,
+    PgBouncer,
+    configured,
+    pgbouncer,
+    version,
+)
 
 pytestmark = on_postgresql
 
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "use-pgbouncer.md"
+SAMPLE = re.compile(r"^```ini\n(.*?)^```", re.DOTALL | re.MULTILINE)
 STATEMENT_SECONDS = 0.5
 LATE_SECONDS_MAX = 2.0
 RECOVERY_SECONDS_MAX = 10.0
@@ -51,6 +63,7 @@ TIMEOUT_MS = Statement(
     Count,
 )
 SLEEP = Statement[Any](sa.text("SELECT pg_sleep(60)"))
+SLEEP_SHORT = Statement[Any](sa.text("SELECT pg_sleep(0.2)"))
 
 
 @pytest.fixture(name="mode", params=["session", "transaction"])
@@ -229,6 +242,42 @@ class TestDoctor:
         ]
         assert {one.state.value for one in found} == {"failed"}
         assert all("1.21" in (one.advice or "") for one in found)
+
+    @pytest.mark.parametrize("mode", ["session"], indirect=True)
+    async def test_finds_a_pool_that_is_too_small(
+        self, settings: Settings, postgres_url: str, mode: str
+    ):
+        with pgbouncer(postgres_url, mode, default_pool_size=4) as small:
+            pooled = through_pooler(settings, small)
+            catalog, tenants = await check_poolers(pooled)
+            fewer = pooled.model_copy(update={"catalog_connections": 4})
+            enough, _ = await check_poolers(fewer)
+
+        assert (catalog.state, tenants.state) == (State.FAILED, State.OK)
+        assert catalog.detail == "Its pool serves 4 of the 8 connections of one process."
+        assert (enough.state, enough.detail) == (State.OK, "Session mode.")
+
+    @pytest.mark.parametrize("mode", ["session"], indirect=True)
+    async def test_counts_the_sessions_of_running_processes(
+        self, bouncer: PgBouncer, direct: str, mode: str
+    ):
+        """A pool that they nearly use up is not too small."""
+        most, url = POOL_SIZES[mode], bouncer.through(direct)
+        async with opened(url, most - 1) as database:
+            await asyncio.gather(*(database.fetch_one(SLEEP_SHORT) for _ in range(most - 1)))
+
+            assert await poolers.count_served(url, most, timeout_seconds=5) == most
+
+
+class TestPage:
+    def test_has_a_configuration_of_each_mode_that_starts(
+        self, mode: str, postgres_url: str, direct: str, tmp_path: Path
+    ):
+        if mode == "transaction" and version() < KEEPS_STATEMENTS:
+            pytest.skip("before 1.21, it keeps no prepared statements")
+        (sample,) = [one for one in SAMPLE.findall(PAGE.read_text()) if f"= {mode}\n" in one]
+        with configured(sample, postgres_url, tmp_path) as bouncer:
+            assert raw_sql.rows(bouncer.through(direct), "SELECT count(*) FROM t") == [(0,)]
 
 
 class TestUnsuitablePooler:

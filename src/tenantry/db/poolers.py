@@ -1,6 +1,7 @@
 """Detect a connection pooler, such as PgBouncer, and how it is configured."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,12 @@ NAMED_BY_DRIVER = "_pg3_"
 
 # psycopg sends a query without parameters in one message, which every pooler forwards.
 _PROCESS_ID = "SELECT pg_backend_pid()"
+# Sessions of the same pool: of this role in this database, from the machine of the pooler.
+_IN_POOL = """
+SELECT count(*) FROM pg_stat_activity JOIN pg_stat_activity AS own ON own.pid = pg_backend_pid()
+WHERE (pg_stat_activity.datid, pg_stat_activity.usesysid) = (own.datid, own.usesysid)
+AND pg_stat_activity.client_addr IS NOT DISTINCT FROM own.client_addr
+"""
 _FIND_PREPARED = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%{}%'"
 
 Raw = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -54,6 +61,37 @@ async def find_pooler(url: str, *, timeout_seconds: float) -> Pooler | None:
             return None
         shares = any([await _shares_session(url, first) for _ in range(TRIES)])
         return Pooler(shares, not shares or await _keeps_statements(first))
+
+
+async def count_served(url: str, count: int, *, timeout_seconds: float) -> int:
+    """Return how many of *count* connections at the same time the pooler at *url* serves.
+
+    In session mode each has a session of the server, and those of running processes count, too:
+    they fill the same pool.
+
+    Raises:
+        psycopg.Error: It cannot be reached.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(await _connect(url, timeout_seconds))
+        await _process_id(first)
+        opening = (_open_served(url, stack) for _ in range(count - 1))
+        served = 1 + sum(await asyncio.gather(*opening))
+        sessions = await _value(first, _IN_POOL)
+        assert isinstance(sessions, int)
+        return min(max(served, sessions), count)
+
+
+async def _open_served(url: str, stack: contextlib.AsyncExitStack) -> bool:
+    """Open a connection until *stack* ends; return whether it is served."""
+    try:
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            raw = await _connect(url, WAIT_SECONDS_MAX)
+            stack.push_async_callback(raw.close)
+            await _process_id(raw)
+    except (TimeoutError, psycopg.OperationalError):
+        return False
+    return True
 
 
 async def _connect(url: str, timeout_seconds: float) -> Raw:
