@@ -6,6 +6,8 @@ type Options = {
   body?: any;
   headers?: Record<string, string>;
   signal?: AbortSignal;
+  /** How long the response may take to begin, in milliseconds. */
+  answerMs?: number;
   /** Whether the request has no bearer token. */
   isOpen?: boolean;
   /** Whether it goes on when the tab is closed. */

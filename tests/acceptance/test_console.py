@@ -60,7 +60,8 @@ class TestFile:
 
         assert answer.status_code == 404
         assert answer.json()["success"] is False
-        assert "/console" in (await ask(stranger, "/")).text
+        page = (await ask(stranger, "/")).text
+        assert all(f'href="{path}"' in page for path in ("/console", "/docs", "/readyz"))
 
     async def test_is_sent_without_its_body_to_head(self, services: Services):
         """HEAD says what GET would."""

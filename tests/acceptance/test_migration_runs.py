@@ -45,7 +45,13 @@ MAP_TENANT = {
     "failingRunId": maybe(is_guid),
     "driftedAt": maybe(is_instant),
 }
-APPLIED = {"stream": is_text, "revision": is_text, "runId": is_guid, "appliedAt": is_instant}
+APPLIED = {
+    "stream": is_text,
+    "revision": is_text,
+    "runId": is_guid,
+    "hasRun": is_flag,
+    "appliedAt": is_instant,
+}
 WORKER = {
     "id": is_guid,
     "program": is_text,
@@ -155,6 +161,21 @@ class TestTenantMigrations:
         assert globex["items"] is None
         assert globex["failure"]["errorMessage"]
         refused(await admin.get(f"{TENANTS}/{UNKNOWN_ID}/migrations"), 404)
+
+    async def test_say_which_were_applied_by_a_run(self, world: World) -> None:
+        """The others were applied when the tenant was created: no run has their id."""
+        admin = await world.admin()
+        ok(await admin.post(MIGRATE_ALL))
+        [run] = ok(await admin.get(RUNS))["items"]
+        path = f"{TENANTS}/{world.acme.tenant.id}/migrations"
+
+        created = ok(await admin.get(path))["items"]
+        raw = database_of(world, world.acme.tenant)
+        raw.run("UPDATE tenantry_migration_log SET run_id = ?", run["id"].replace("-", ""))
+        applied = ok(await admin.get(path))["items"]
+
+        assert {one["hasRun"] for one in created} == {False}
+        assert {(one["runId"], one["hasRun"]) for one in applied} == {(run["id"], True)}
 
 
 class TestOverview:

@@ -4,7 +4,7 @@ A run has one item for each tenant. `catalog.plans` inserts them before the firs
 migrated; `catalog.run_tenants` claims and ends them.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -13,9 +13,10 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogSession, fetch_or_raise
+from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
 
@@ -277,6 +278,11 @@ _FAILURES = Statement(
 )
 
 
+_EXISTING = Statement(
+    sa.select(_run.id).where(is_listed(_run.id, sa.bindparam("run_ids", type_=Ids))), RowId
+)
+
+
 async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
     """Return the run.
 
@@ -284,6 +290,12 @@ async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
         MigrationRunNotFound: No run has this id.
     """
     return await fetch_or_raise(session, _FIND, MigrationRunNotFound, run=run_id)
+
+
+async def existing(session: CatalogSession, run_ids: Collection[UUID]) -> set[UUID]:
+    """Return which of *run_ids* are of runs in the history."""
+    found = await session.fetch_all(_EXISTING, run_ids=list(set(run_ids)))
+    return {one.id for one in found}
 
 
 async def find_item(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> RunTenant | None:

@@ -104,11 +104,16 @@ class TenantPageRequest(PageRequest, frozen=True):
 
 
 class AppliedRevisionResponse(Schema, frozen=True):
-    """A revision that a run has applied to a customer's database."""
+    """A revision in a customer's database.
+
+    Without ``hasRun``, no run in the history has the id ``runId``: the revision was applied when
+    the customer was created.
+    """
 
     stream: str
     revision: str
     run_id: UUID
+    has_run: bool
     applied_at: datetime
 
 

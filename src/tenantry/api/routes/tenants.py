@@ -102,7 +102,8 @@ async def list_migrations(
         entries = await migrations.entries(await services.databases.open(tenant, writes=False))
     except Unavailable:  # the failure says why, and is needed most in this case
         return TenantMigrationsResponse(None, failure)
-    items = [AppliedRevisionResponse.of(entry) for entry in entries]
+    known = await runs.existing(services.catalog, [entry.run_id for entry in entries])
+    items = [AppliedRevisionResponse.of(one, has_run=one.run_id in known) for one in entries]
     return TenantMigrationsResponse(items, failure)
 
 

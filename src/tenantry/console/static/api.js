@@ -23,10 +23,18 @@ export const AUDIT_LOG = "/api/admin/audit-log";
 const UNAUTHORIZED = 401;
 export const TOO_MANY_REQUESTS = 429;
 const RETRY_S_MAX = 10; // a read is tried again once if it has to wait no longer
+// The service's own deadline is about 7 s; for a list of archives it is longer.
+export const ANSWER_MS_MAX = 10_000;
+const ARCHIVES_MS_MAX = 45_000;
 const UNREACHABLE = "The service cannot be reached.";
 const NO_ANSWER =
   "The service did not answer. The change may have been made: look before you repeat it.";
 const GARBLED = "The response is invalid: it may come from a proxy.";
+
+/** Dispatches "change" with the time of the last answer; with null when there is one again. */
+export const connection = new EventTarget();
+let answeredAt = Date.now();
+let isSilent = false;
 
 /** An error response. Its message is for people. */
 export class ApiError extends Error {
@@ -49,14 +57,15 @@ export class ApiError extends Error {
 /** Return the data of a GET. Null and empty members of `query` are omitted. */
 export async function get(path, { query = {}, signal } = /** @type {Options} */ ({})) {
   const address = withQuery(path, query);
+  const answerMs = path === ARCHIVES ? ARCHIVES_MS_MAX : ANSWER_MS_MAX;
   try {
-    return (await request("GET", address, { signal })).data;
+    return (await request("GET", address, { signal, answerMs })).data;
   } catch (error) {
     if (error.status !== TOO_MANY_REQUESTS || error.retryAfter > RETRY_S_MAX) {
       throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, error.retryAfter * 1000));
-    return (await request("GET", address, { signal })).data;
+    return (await request("GET", address, { signal, answerMs })).data;
   }
 }
 
@@ -89,12 +98,13 @@ export function logOut() {
 }
 
 /**
- * Return the response of an endpoint that streams.
+ * Return the response of an endpoint that streams. Without `answerMs`, it may begin at any time.
  *
  * @throws {ApiError}
  */
-export async function open(path, { headers, signal }) {
-  const response = await fetched(path, { headers: { ...bearer(), ...headers }, signal });
+export async function open(path, /** @type {Options} */ { headers, signal, answerMs }) {
+  const sent = { ...bearer(), ...headers };
+  const response = await fetched(path, { headers: sent, signal, answerMs });
   if (!response.ok) {
     await throwError(response, false);
   }
@@ -135,13 +145,38 @@ function bearer() {
   return now === null ? undefined : { Authorization: `Bearer ${now.token}` };
 }
 
-async function fetched(path, options) {
+/** Return the response; its head must arrive within `answerMs`, if that is given. */
+async function fetched(
+  path,
+  /** @type {Options & RequestInit} */ { answerMs, signal, ...options },
+) {
+  const silence = new AbortController();
+  const timer = answerMs && setTimeout(() => silence.abort(), answerMs);
+  const either = AbortSignal.any([silence.signal, ...(signal ? [signal] : [])]);
   try {
-    return await fetch(path, { cache: "no-store", credentials: "omit", ...options });
+    /** @type {RequestInit} */
+    const sent = { cache: "no-store", credentials: "omit", ...options, signal: either };
+    const response = await fetch(path, sent);
+    note(true);
+    return response;
   } catch (error) {
     // Leaving a view cancels its requests; that is not reported as an error.
+    if (error.name === "AbortError" && !silence.signal.aborted) {
+      throw error;
+    }
+    note(false);
     const isRead = (options.method ?? "GET") === "GET";
-    throw error.name === "AbortError" ? error : new ApiError(0, isRead ? UNREACHABLE : NO_ANSWER);
+    throw new ApiError(0, isRead ? UNREACHABLE : NO_ANSWER);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function note(isAnswer) {
+  answeredAt = isAnswer ? Date.now() : answeredAt;
+  if (isSilent === isAnswer) {
+    isSilent = !isAnswer;
+    connection.dispatchEvent(new CustomEvent("change", { detail: isSilent ? answeredAt : null }));
   }
 }
 

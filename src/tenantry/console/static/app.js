@@ -3,14 +3,14 @@
 import { logIn } from "./api.js";
 import { all, byId, el, fill } from "./dom.js";
 import { field, form, input } from "./forms.js";
-import { header, skip } from "./frame.js";
+import { connectionNote, header, skip } from "./frame.js";
 import { brand } from "./icons.js";
 import { keepSession } from "./keeper.js";
-import { go, resolve } from "./router.js";
+import { go, part, resolve } from "./router.js";
 import { runBar } from "./run_bar.js";
 import * as session from "./session.js";
 import { applyTheme } from "./theme.js";
-import { failure, notice, skeleton, speak } from "./widgets.js";
+import { complain, failure, notice, skeleton, speak } from "./widgets.js";
 
 // A view is loaded when it is first shown: `view({params, query, signal})` of its module.
 /** @type {Route[]} */
@@ -39,6 +39,7 @@ const NAVIGATION = [
 ];
 const NAME = "Tenantry";
 const SKELETON_AFTER_MS = 150;
+const SKELETON_INSTEAD_AFTER_MS = 2000;
 
 const app = byId("app");
 let leaving = new AbortController();
@@ -96,6 +97,7 @@ function frame() {
     el(
       "div",
       { class: "page" },
+      connectionNote(signedIn.signal),
       runBar(signedIn.signal),
       el("main", { id: "main", tabindex: "-1" }),
     ),
@@ -104,7 +106,7 @@ function frame() {
   show({ isFirst: true });
 }
 
-/** Show the view of the address. The previous one stays until the new one is loaded. */
+/** Show the view of the address. The previous one stays for a moment, while the new one loads. */
 async function show({ isFirst }) {
   leave();
   const { signal } = leaving;
@@ -118,7 +120,8 @@ async function show({ isFirst }) {
     }
   }
   main.setAttribute("aria-busy", "true");
-  const waiting = setTimeout(() => isFirst && fill(main, skeleton(8)), SKELETON_AFTER_MS);
+  const after = isFirst ? SKELETON_AFTER_MS : SKELETON_INSTEAD_AFTER_MS;
+  const waiting = setTimeout(() => !signal.aborted && fill(main, skeleton(8)), after);
   const content = await contentOf(load, { params, query, signal });
   clearTimeout(waiting);
   if (signal.aborted) {
@@ -141,7 +144,7 @@ async function show({ isFirst }) {
 
 async function contentOf(load, page) {
   try {
-    const { view } = await load();
+    const { view } = await part(load);
     return await view(page);
   } catch (error) {
     if (page.signal.aborted) {
@@ -168,13 +171,13 @@ function leave() {
 function openPalette(event) {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
-    showPalette();
+    showPalette().catch(complain);
   }
 }
 
 async function showPalette() {
   if (session.current() !== null && document.querySelector("dialog[open]") === null) {
-    const { view } = await import("./palette.js");
+    const { view } = await part(() => import("./palette.js"));
     view(NAVIGATION, { go, signal: signedIn.signal });
   }
 }

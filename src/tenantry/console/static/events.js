@@ -1,7 +1,7 @@
 // Server-sent events, read from a response body, because EventSource cannot send a bearer token.
 // Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
-import { open } from "./api.js";
+import { ANSWER_MS_MAX, open } from "./api.js";
 
 // The service sends a line every 15 s.
 const SILENCE_MS_MAX = 40_000;
@@ -20,7 +20,7 @@ export async function* events(path, { lastId, signal }) {
   if (lastId !== null) {
     headers["Last-Event-ID"] = lastId;
   }
-  const response = await open(path, { headers, signal });
+  const response = await open(path, { headers, signal, answerMs: ANSWER_MS_MAX });
   let event = { id: null, type: "message", lines: [] };
   for await (const line of lines(response.body)) {
     if (line === "") {

@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 import { count, percent, plural } from "./format.js";
+import { part } from "./router.js";
 import { badge, countsOf, figure, STATES } from "./states.js";
 import { table } from "./table.js";
 import { actionRow, button, gauge, hint, linkButton, section, tenantLink } from "./widgets.js";
@@ -40,7 +41,7 @@ export function firstPage() {
 /** A button that checks every tenant for drift; `ended` is called when that has ended. */
 export function driftButton(signal, ended) {
   return button("Check for drift", async () => {
-    const { checkAll } = await import("./drift.js"); // few people need it
+    const { checkAll } = await part(() => import("./drift.js")); // few people need it
     await checkAll(signal, ended);
   });
 }

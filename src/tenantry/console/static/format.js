@@ -78,6 +78,11 @@ export function localTime(timestamp) {
   return `${day} ${time}`;
 }
 
+/** "01890a5d-ac96…", the beginning of an id. */
+export function shortened(id) {
+  return `${id.slice(0, 13)}…`;
+}
+
 /** "18 Jul, 14:03", in the time zone of the browser. */
 export function shortTime(timestamp) {
   return times.format(new Date(timestamp));

@@ -1,11 +1,12 @@
 // The frame around every view: the header with the navigation.
 
-import { logOut } from "./api.js";
-import { byId, el } from "./dom.js";
+import { connection, logOut } from "./api.js";
+import { byId, el, fill } from "./dom.js";
+import { localTime } from "./format.js";
 import { brand, icon } from "./icons.js";
 import * as session from "./session.js";
 import { nextTheme, theme } from "./theme.js";
-import { announce, button } from "./widgets.js";
+import { announce, button, notice } from "./widgets.js";
 
 /** The header: the navigation, the search, the theme and the session. */
 export function header(pages, search) {
@@ -46,6 +47,17 @@ function themeButton() {
   }
   label();
   return made;
+}
+
+/** A place for a note while the service does not answer, until the signal is aborted. */
+export function connectionNote(signal) {
+  const place = el("div", { class: "connection", role: "status" });
+  const draw = (/** @type {any} */ { detail }) => {
+    const since = detail && `Not connected since ${localTime(detail)}. What is shown may be old.`;
+    fill(place, since && notice("warning", since));
+  };
+  connection.addEventListener("change", draw, { signal });
+  return place;
 }
 
 /** Move the focus to the content. */

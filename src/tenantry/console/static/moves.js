@@ -2,11 +2,12 @@
 
 import { get, HEALTH, send, TENANTS } from "./api.js";
 import { ask } from "./dialogs.js";
-import { bytes, duration, plural } from "./format.js";
+import { bytes, plural } from "./format.js";
 import { field, select } from "./forms.js";
 import { announce } from "./widgets.js";
 
-const SECONDS_PER_GB = 40; // measured: docs/howto/move-a-tenant.md
+// Measured: docs/howto/move-a-tenant.md
+const PACE = "A move takes some seconds, and up to 40 s more for each GB.";
 const MEANING =
   "Between PostgreSQL servers that allow it, writes are rejected for less than a second. " +
   "Otherwise they are rejected until the copy is complete and compared; reads continue. All " +
@@ -39,11 +40,9 @@ export function moveAll(servers) {
 }
 
 function expected(size) {
-  if (size === null) {
-    return "The size of its database is unknown: a move takes up to 40 s for each GB.";
-  }
-  const seconds = Math.ceil((size / 1e9) * SECONDS_PER_GB);
-  return `Its database has ${bytes(size)}: the move takes up to ${duration(seconds)}.`;
+  const known =
+    size === null ? "The size of its database is unknown." : `Its database has ${bytes(size)}.`;
+  return `${known} ${PACE}`;
 }
 
 function choiceOf(name, servers) {

@@ -22,6 +22,7 @@ export function pendingSql(revisions) {
         el("span", { class: "code" }, one.revision),
         el("span", { class: "hint" }, [engines.size > 1 && `${one.engine} · `, one.runsAs]),
         one.findings.length > 0 && warning(plural(one.findings.length, "warning")),
+        one.sql !== null && el("span", { class: "unfold" }),
       ),
       one.findings.length > 0 && findingsOf(one),
       one.sql === null
@@ -30,7 +31,7 @@ export function pendingSql(revisions) {
             "pre",
             { class: "code", tabindex: "0", "aria-label": `SQL of ${one.revision}` },
             one.sql || "-- nothing on this engine",
-            one.isCut && "\n…",
+            one.isCut && "\n-- … The rest of this long text is not shown.",
           ),
     ),
   );

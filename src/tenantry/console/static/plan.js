@@ -8,7 +8,7 @@ import { choices, field, form, input, radios } from "./forms.js";
 import { planned, summaryOf } from "./planned.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
 import { selectionOf } from "./selection.js";
-import { notice, section, speak } from "./widgets.js";
+import { notice, section, speak, tenantLink } from "./widgets.js";
 import { budgetInWords, parseSize, parseSizes, wavesInWords } from "./words.js";
 
 const CANARY = "1, 10%, 100%";
@@ -16,6 +16,10 @@ const CANARY = "1, 10%, 100%";
 /** Show the form, and then the plan. */
 export async function view({ query, signal }) {
   const selection = await selectionOf(query, signal);
+  if (selection.obstacle) {
+    const back = tenantLink(query.get("tenant"), "Show the tenant");
+    return [el("h1", {}, "Plan a run"), notice("warning", el("p", {}, selection.obstacle), back)];
+  }
   const waves = input("waves", { placeholder: CANARY });
   const ownWaves = field("Waves", waves, "The total number of tenants started in each wave.");
   const budget = input("maxFailures", { placeholder: "3 or 5%" });

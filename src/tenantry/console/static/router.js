@@ -3,6 +3,9 @@
 const HOME = "#/fleet";
 // Every parameter is an id. Anything else could make a request to another endpoint.
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const MISSING_PART =
+  "A part of the console could not be loaded: the service cannot be reached, or it was replaced " +
+  "by another release. Reload the page.";
 /** @type {Route} */
 const MISSING = ["", () => import("./missing.js"), ""];
 
@@ -65,4 +68,16 @@ function decoded(segment) {
   } catch {
     return segment;
   }
+}
+
+/** A module could not be loaded. Browsers do not load it again until the page is reloaded. */
+export class PartMissing extends Error {
+  constructor(cause) {
+    super(MISSING_PART, { cause });
+  }
+}
+
+/** Return the module that `load` imports, or throw `PartMissing`. */
+export function part(load) {
+  return load().catch((error) => Promise.reject(new PartMissing(error)));
 }

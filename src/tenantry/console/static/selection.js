@@ -1,14 +1,15 @@
 // The tenants of a run that is planned: all, one, or those that failed.
 
-import { get, HISTORY, RUNS, SCHEMA_STATUS } from "./api.js";
+import { get, HISTORY, RUNS, SCHEMA_STATUS, TENANTS } from "./api.js";
 import { plural } from "./format.js";
 
 /** Return the selected tenants, as the body of a request, a description and their number. */
 export async function selectionOf(query, signal) {
   const tenant = query.get("tenant");
   if (tenant !== null) {
-    const name = query.get("name") ?? tenant;
-    return { body: { tenantIds: [tenant] }, description: `One tenant: ${name}.`, total: 1 };
+    const now = await get(`${TENANTS}/${encodeURIComponent(tenant)}`, { signal });
+    const description = `One tenant: ${now.name}.`;
+    return { body: { tenantIds: [tenant] }, description, total: 1, obstacle: obstacleOf(now) };
   }
   const retryOf = query.get("retryOf");
   if (retryOf === null) {
@@ -26,4 +27,14 @@ export async function selectionOf(query, signal) {
   const total = items.find((one) => one.cause === cause)?.count ?? 0;
   const description = `The ${plural(total, "tenant")} that failed with “${cause}”.`;
   return { body: { retryOf, cause }, description, total };
+}
+
+function obstacleOf({ name, isActive, isReadOnly }) {
+  if (isActive && !isReadOnly) {
+    return null;
+  }
+  const [state, remedy] = isActive
+    ? ["read-only", "Make it writable"]
+    : ["suspended", "Activate it"];
+  return `${name} is ${state}, and migration runs skip it. ${remedy} on its page first.`;
 }

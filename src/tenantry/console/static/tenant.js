@@ -63,7 +63,8 @@ function head(now, status, path, change, actions) {
     el(
       "div",
       { class: "actions" },
-      now.isActive && linkButton(plan, "Migrate this tenant", "primary"),
+      now.isActive && !now.isReadOnly && linkButton(plan, "Migrate this tenant", "primary"),
+      now.isActive && now.isReadOnly && readOnly(),
       menu(`Actions for ${now.name}`, [
         { text: "Rename…", press: () => rename(now, change) },
         ...actions,
@@ -77,6 +78,18 @@ function head(now, status, path, change, actions) {
       ]),
     ),
   );
+}
+
+function readOnly() {
+  const id = "why-not-migrated";
+  return [
+    el("span", { class: "hint", id }, "Migration runs skip a read-only tenant."),
+    el(
+      "button",
+      { type: "button", class: "primary", disabled: true, "aria-describedby": id },
+      "Migrate this tenant",
+    ),
+  ];
 }
 
 function state(now, status, seen) {

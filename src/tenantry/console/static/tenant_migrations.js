@@ -2,14 +2,15 @@
 
 import { get } from "./api.js";
 import { el, fill } from "./dom.js";
+import { shortened } from "./format.js";
 import { table } from "./table.js";
-import { loadInto, section, shortId, skeleton, time, unreadable } from "./widgets.js";
+import { loadInto, section, skeleton, time, unreadable } from "./widgets.js";
 
 const LOG = [
   { title: "Revision", kind: "code", cell: (one) => one.revision },
   { title: "Stream", kind: "minor", cell: (one) => (one.stream === "user" ? "yours" : "Tenantry") },
   { title: "Applied", cell: (one) => time(one.appliedAt) },
-  { title: "Run", kind: "minor", cell: (one) => shortId(one.runId, "id of the run") },
+  { title: "Run", kind: "minor", cell: runOf },
 ];
 const LOG_SHOWN_MAX = 10;
 
@@ -32,6 +33,12 @@ function logOf(items, head) {
     table("Migrations", LOG, items.slice(0, LOG_SHOWN_MAX), empty),
     more.length > 0 && el("details", {}, older, table("Older migrations", LOG, more, "")),
   ];
+}
+
+function runOf({ runId, hasRun }) {
+  return hasRun
+    ? el("a", { class: "code", href: `#/runs/${runId}` }, shortened(runId))
+    : "at creation";
 }
 
 function lastFailure({ runId, errorMessage, finishedAt }) {

@@ -1,8 +1,9 @@
 // The elements of views: headings, tables, pages, times, notices, buttons.
 
 import { byId, el, fill } from "./dom.js";
-import { distance, localTime, plural } from "./format.js";
+import { distance, localTime, plural, shortened } from "./format.js";
 import { icon } from "./icons.js";
+import { PartMissing } from "./router.js";
 
 const TOAST_MS = 5000;
 
@@ -23,10 +24,13 @@ export function notice(kind, ...children) {
 /** A message for data that could not be loaded. */
 export function failure(error, again) {
   const id = error.requestId ? ` (request ${error.requestId})` : "";
+  const isPart = error instanceof PartMissing;
+  const press = isPart ? () => location.reload() : again;
   return notice(
     "bad",
     el("p", {}, error.message, id),
-    again && el("button", { type: "button", onclick: again }, "Try again"),
+    press &&
+      el("button", { type: "button", onclick: press }, isPart ? "Reload the page" : "Try again"),
   );
 }
 
@@ -139,7 +143,7 @@ export function shortId(id, what = "id") {
   return el(
     "span",
     { class: "id" },
-    el("span", { class: "code", title: id }, `${id.slice(0, 13)}…`),
+    el("span", { class: "code", title: id }, shortened(id)),
     button(icon("copy"), () => copyText(id), options),
   );
 }
