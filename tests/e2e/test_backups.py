@@ -131,7 +131,9 @@ class TestBackups:
         assert violations(page) == []
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("rejected until the copy is complete")
-        expect(dialog).to_contain_text("A move takes some seconds, and up to 40 s more for each GB.")
+        expect(dialog).to_contain_text(
+            "A move takes some seconds, and up to 40 s more for each GB."
+        )
         dialog_button(page, "Move")
         jobs(page, "done")
         expect(page.locator("dl")).to_contain_text(FAR)

@@ -3,7 +3,6 @@
 import base64
 import os
 import threading
-import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from zxcvbn.frequency_lists import FREQUENCY_LISTS  # type: ignore[import-untype
 
 from tenantry.access.queue import FairQueue
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import canonical
+from tenantry.kit.text import canonical, opaque
 
 # OWASP Password Storage Cheat Sheet: m = 19 MiB, t = 2, p = 1.
 MEMORY_KIB = 19_456
@@ -39,16 +38,11 @@ NO_ADDRESS = ""
 
 
 def prepared_password(password: str) -> str:
-    """Return the form of *password* that is hashed: NFC, with U+0020 for every other space.
+    """Return the form of *password* that is hashed.
 
-    Keyboards and systems write one character in several ways. Source: RFC 8265, section 4.2.2
-    (OpaqueString). It takes at most 5 ms: a text longer than `PASSWORD_CHARS_MAX` is no password, and
-    is unchanged.
+    It takes at most 5 ms: a longer text than `PASSWORD_CHARS_MAX` is no password, and is unchanged.
     """
-    if len(password) > PASSWORD_CHARS_MAX or password.isascii():
-        return password
-    spaced = (" " if unicodedata.category(one) == "Zs" else one for one in password)
-    return unicodedata.normalize("NFC", "".join(spaced))
+    return password if len(password) > PASSWORD_CHARS_MAX else opaque(password)
 
 
 class WrongPassword(Invalid):

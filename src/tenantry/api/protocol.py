@@ -222,8 +222,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._left = length or 0
         self._chunked = ChunkedBody() if length is None else None
-        # After an upgrade, the parser passes the input on as another protocol. An offer to upgrade is
-        # ignored, so the input is the body (RFC 9110, section 7.8).
+        # After an upgrade, the parser passes the input on as another protocol. An offer to upgrade
+        # is ignored, so the input is the body (RFC 9110, section 7.8).
         if length != 0 and self.parser.should_upgrade():
             self._body_parser = body_parser(length, self.on_body, self._end_body)
         self._enter(BODY)

@@ -138,6 +138,20 @@ def normal_lower(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
 
 
+def opaque(text: str) -> str:
+    """Return a secret *text* as it is compared: normalized (NFC), with U+0020 for any other space.
+
+    Keyboards and systems write one character in several ways; width and case are kept. The time is
+    quadratic in the length of a run of combining marks: the caller limits it.
+
+    Source: RFC 8265, section 4.2.2 (OpaqueString).
+    """
+    if text.isascii():
+        return text
+    spaced = "".join(" " if unicodedata.category(one) == "Zs" else one for one in text)
+    return unicodedata.normalize("NFC", spaced)
+
+
 def compatible(text: str) -> str:
     """Return *text* without differences of width and ligatures (NFKC), in linear time.
 
