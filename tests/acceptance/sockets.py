@@ -91,8 +91,11 @@ class Served:
         )
 
     @asynccontextmanager
-    async def line(self) -> AsyncIterator[Line]:
-        reader, writer = await asyncio.open_connection(self.host, self.port, limit=READ_BYTES)
+    async def line(self, address: str = "127.0.0.1") -> AsyncIterator[Line]:
+        """Connect from an *address* of the loopback network."""
+        reader, writer = await asyncio.open_connection(
+            self.host, self.port, limit=READ_BYTES, local_addr=(address, 0)
+        )
         try:
             yield Line(reader, writer)
         finally:

@@ -238,6 +238,26 @@ class TestCounts:
 
             assert (statuses_in(raw), codes_in(raw)) == ([503], ["no_free_connection"])
 
+    async def test_of_a_few_addresses_do_not_keep_out_the_others(self, services: Services) -> None:
+        """At the limit of all, the address with the most of them loses one that waits."""
+        async with (
+            quick(services, total=4, idle_seconds=9, head_seconds=9) as at,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            held = [await stack.enter_async_context(at.line("127.0.0.2")) for _ in range(4)]
+            for line in held:
+                line.writer.write(LIVE[:9])
+            await asyncio.sleep(0.1)
+
+            others = [await stack.enter_async_context(at.line("127.0.0.3")) for _ in range(3)]
+            for line in others[:2]:
+                assert (await line.ask("GET", "/livez")).status == 200
+            assert statuses_in(await all_of(others[2])) == [503]
+            assert await all_of(held[0]) == await all_of(held[1]) == b""
+            for line in held[2:]:
+                line.writer.write(LIVE[9:])
+                assert (await line.head()).status == 200
+
     async def test_do_not_take_a_proxy_for_one_client(self, services: Services) -> None:
         """A trusted proxy forwards the requests of many clients."""
         exempt = services.settings.model_copy(update={"trusted_proxies": "127.0.0.0/8"})

@@ -2,7 +2,9 @@
 
 Every connection uses a file descriptor, and a process has 1,024 of them by default. So the number
 of connections is limited, in total and for each address, and every wait has a deadline. One task
-checks all connections once a second, so that deadlines cost nothing per request.
+checks all connections once a second, so that deadlines cost nothing per request. At the limits in
+total, the address that has the most loses to one that has less, so a few addresses cannot keep
+out the others.
 """
 
 import asyncio
@@ -32,6 +34,7 @@ LOG_SECONDS = 10.0
 IPV6_NETWORK_BITS = 64
 # The reason in the metric `tenantry_refused_connections_total`.
 TOO_MUCH_UNREAD = "TooMuchUnread"
+DISPLACED = "Displaced"
 _RETRY_SOON: Headers = [(b"retry-after", b"5")]
 
 _log = structlog.get_logger(__name__)
@@ -68,7 +71,7 @@ class ConnectionLimits:
         stall_seconds: How long a client may read nothing of a response.
         read_seconds: How long it may read a response that was written at once.
         unread_bytes: The most bytes of responses that all clients have not read. Beyond it, the
-            connections with the most are closed.
+            connections with the most are closed, of the address that has the most.
     """
 
     total: int = 1_000
@@ -89,6 +92,10 @@ class Connection(Protocol):
     @property
     def unread_bytes(self) -> int:
         """The bytes that are written, and that the client has not read."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for the client to send the rest of a request, or the next one."""
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -117,12 +124,15 @@ class Connections:
     def admit(self, connection: Connection, address: str) -> HttpError | None:
         """Count a connection, or return the error if a limit is reached.
 
+        At the limit in total, a connection that waits for its client is closed in its favour, if
+        that client has more than one more of them.
+
         Args:
             connection: An admitted connection is checked until `leave` is called.
             address: The client's address; empty if it is unknown.
         """
         client = self._client(address)
-        if len(self._admitted) >= self.limits.total:
+        if len(self._admitted) >= self.limits.total and not self._displace(client):
             return self._refused_by(NoFreeConnection(), client)
         if client and self._by_client[client] >= self.limits.per_address:
             return self._refused_by(TooManyConnections(), client)
@@ -154,7 +164,10 @@ class Connections:
         self._unread.add(connection)
         total = sum(one.unread_bytes for one in self._unread)
         while total > self.limits.unread_bytes:
-            most = max(self._unread, key=lambda one: one.unread_bytes)
+            held: Counter[object] = Counter()
+            for one in self._unread:
+                held[self._sender(one)] += one.unread_bytes
+            most = max(self._unread, key=lambda one: (held[self._sender(one)], one.unread_bytes))
             total -= most.unread_bytes
             self._unread.discard(most)
             self._metrics.count_refused_connection(TOO_MUCH_UNREAD)
@@ -185,6 +198,24 @@ class Connections:
             now = monotonic_seconds()
             for connection in [*self._admitted, *self._refused]:
                 connection.check(now)
+
+    def _displace(self, client: str) -> bool:
+        """Close a waiting connection of the client with the most, in favour of *client*."""
+        counted = [(count, one) for one, count in self._by_client.items() if one]
+        count, most = max(counted, default=(0, ""))
+        if count <= (self._by_client[client] if client else 0) + 1:
+            return False
+        for connection, owner in self._admitted.items():
+            if owner == most and connection.is_waiting:
+                self.leave(connection)
+                self._metrics.count_refused_connection(DISPLACED)
+                connection.abort()
+                return True
+        return False
+
+    def _sender(self, connection: Connection) -> object:
+        """Return the client of a connection, or else itself: a proxy carries many clients."""
+        return self._admitted.get(connection) or connection
 
     def _refused_by(self, refusal: HttpError, client: str) -> HttpError:
         """Count and log *refusal*, and return it."""

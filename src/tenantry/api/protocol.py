@@ -302,6 +302,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """The bytes that are written, and that the client has not read."""
         return int(self.transport.get_write_buffer_size())
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for the client to send the rest of a request, or the next one."""
+        return self._state <= BODY and not self.unread_bytes
+
     def _limit_unread(self) -> None:
         if self.flow.write_paused:
             self._connections.limit_unread(self)
