@@ -39,6 +39,7 @@ from tenantry.fleet.deletion import Deletion
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.dry_run import Previewer
 from tenantry.fleet.export import Export
+from tenantry.fleet.fleet_metrics import keep_reading
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.fleet.migration_runs import Fleet
@@ -306,6 +307,7 @@ async def _background(services: Services, *, works: bool) -> AsyncIterator[None]
             services.worker.work,
             partial(_keep_house, services),
             partial(_prune_tenants, services),
+            partial(keep_reading, services.catalog, services.streams, services.metrics),
         )
         if services.settings.job_concurrency:
             works_on.append(services.job_worker.work)

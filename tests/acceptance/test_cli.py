@@ -484,6 +484,19 @@ class TestServe:
             assert program.end(signal.SIGINT) == 130
 
     @pytest.mark.slow
+    def test_says_what_comes_next_until_there_is_an_admin(self, alone: Commands, tmp_path: Path):
+        port = free_port()
+        with running(tmp_path, "serve", "--port", str(port)) as program:
+            program.wait_for(r"`tenantry admin create EMAIL`.*http://127.0.0.1:\d+/console")
+            program.end()
+        alone.create_admin()
+        with running(tmp_path, "serve", "--port", str(port)) as program:
+            program.wait_for("answers at")
+            program.end()
+
+            assert "admin create" not in program.stdout
+
+    @pytest.mark.slow
     def test_locks_its_data_folder(self, tmp_path: Path):
         with running(tmp_path, "serve", "--port", str(free_port())) as program:
             program.wait_for("answers at")

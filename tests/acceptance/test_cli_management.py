@@ -851,12 +851,11 @@ class TestAudit:
         assert "tenant list" in only_line(alone("audit", "list", "--tenant", "acme").stderr)
 
     def test_has_the_action_and_the_id_of_an_entry_on_one_line(self, alone: Commands):
-        """Other columns are folded if the table is too wide, so that `grep` finds both."""
+        """So that `grep` finds both."""
         made = alone.create_admin()
 
         lines = alone("audit", "list").stdout.splitlines()
 
-        assert max(map(len, lines)) <= 120
         (found,) = (line for line in lines if "admin.create" in line)
         assert made["id"] in found
         assert len([line for line in lines if line.startswith("20")]) == 2

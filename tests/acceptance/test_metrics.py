@@ -7,17 +7,25 @@ import json
 import select
 import socket
 import time
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenantry.app import app_over
+from tenantry.catalog.jobs import ADD, Job, JobState
+from tenantry.catalog.session import CatalogSession
 from tenantry.cli.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
+from tenantry.fleet import fleet_metrics
 from tenantry.kit.access_log import AccessLog
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
+from testkit import raw_sql
 from testkit.programs import free_port, only_line, run, running
 from tests.acceptance.support import LOGIN, MIGRATE_ALL, database_of, must_be_for_admins
 from tests.conftest import PASSWORD, World
@@ -46,6 +54,14 @@ def value(text: str, name: str, **labels: str) -> float:
     return found[0] if found else 0
 
 
+async def add_job(session: CatalogSession, state: JobState, at: datetime) -> None:
+    finished_at = at if state is JobState.DONE else None
+    added = Job(
+        new_id(), "backup", None, None, "ada", at, state=state.value, finished_at=finished_at
+    )
+    await session.execute(ADD, **msgspec.structs.asdict(added), worker_id=None)
+
+
 class TestMetrics:
     async def test_are_for_admins(self, world: World):
         """Other callers are refused."""
@@ -68,6 +84,36 @@ class TestMetrics:
             "tenantry_build_info",
             "process_resident_memory_bytes",
         }
+
+    async def test_show_the_state_of_the_service(self, world: World):
+        """Read from the catalog by every process, with the ages at the time of the scrape."""
+        with raw_sql.connected(world.services.settings.catalog) as query:
+            query("UPDATE tenant SET schema_revision = NULL")
+        hour_ago, services = utc_now() - timedelta(hours=1), world.services
+        async with services.catalog.begin() as session:  # before a worker claims the job
+            await add_job(session, JobState.QUEUED, hour_ago)
+            await add_job(session, JobState.DONE, hour_ago)
+            state = await fleet_metrics.read(session, services.streams())
+        admin = await world.admin()
+        while services.metrics.fleet is None:  # the next read is 15 s later
+            await asyncio.sleep(0.01)
+        services.metrics.fleet = state
+        found = (await admin.get(METRICS)).text
+
+        assert value(found, "tenantry_tenants_behind") == 2
+        assert value(found, "tenantry_tenants_failing") == 0
+        assert value(found, "tenantry_queued_jobs") == 1
+        for name in ("oldest_queued_job", "last_backup"):
+            assert 3600 <= value(found, f"tenantry_{name}_age_seconds") < 3660
+        assert "tenantry_active_run_age_seconds" not in found
+
+    async def test_have_no_state_of_the_service_that_is_not_known(self, world: World):
+        while world.services.metrics.fleet is None:
+            await asyncio.sleep(0.01)
+        admin = await world.admin()
+        world.services.metrics.fleet = None
+
+        assert "tenantry_tenants_behind" not in (await admin.get(METRICS)).text
 
     async def test_name_the_release(self, world: World):
         """The label of `tenantry_build_info` is the release of the process."""
@@ -212,6 +258,7 @@ class TestMetricsPort:
             assert answer.headers["content-type"].startswith("text/plain")
             requests = {"method": "GET", "route": "/livez", "status": "200"}
             assert value(answer.text, "tenantry_requests_total", **requests) == 1
+            assert "tenantry_queued_jobs 0.0" in answer.text
             assert httpx.get(f"http://127.0.0.1:{port}/metrics").status_code == 401
             assert program.end() == 0
         with pytest.raises(httpx.ConnectError):

@@ -88,7 +88,7 @@ class ServingProcess(Process):
             server.serve(
                 settings,
                 sockets or [],
-                on_answering=self._begin_answering,
+                on_answering=lambda _has_admin: self._begin_answering(),
                 publish=self._publish,
             )
         except TenantryError as error:

@@ -2,6 +2,7 @@
 
 import signal
 from contextlib import nullcontext
+from functools import partial
 from typing import Annotated
 
 import structlog
@@ -65,12 +66,17 @@ def serve(
     if is_on_sqlite and workers > 1:
         raise OneProcessOnSqlite
 
-    def announce() -> None:
+    def announce(has_admin: bool) -> None:  # noqa: FBT001 - the only argument of a callback
         url = settings.local_url
         if as_json:
             output.show_json(Serving(url))
         else:
             output.show_line(f"Tenantry answers at {url}")
+            if not has_admin:
+                output.show_line(
+                    "There is no admin yet. In another terminal, with the same settings: "
+                    f"`tenantry admin create EMAIL`. Then log in at {settings.base_url}/console"
+                )
         _log.info("serving", url=url)
 
     with (
@@ -80,6 +86,8 @@ def serve(
         if workers == 1:
             ended_by = server.serve(settings, groups[0], on_answering=announce)
         else:
-            ended_by = processes.serve_all(settings, groups, on_answering=announce)
+            ended_by = processes.serve_all(
+                settings, groups, on_answering=partial(announce, has_admin=True)
+            )
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)

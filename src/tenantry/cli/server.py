@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -22,6 +23,7 @@ from tenantry.api.connections import ConnectionLimits, Connections
 from tenantry.api.protocol import protocol_for
 from tenantry.api.streaming import ResponseAborted
 from tenantry.app import app_over, open_access_log
+from tenantry.catalog import admins
 from tenantry.cli import metrics_port, signals
 from tenantry.fleet.worker import Worker
 from tenantry.kit import private, process
@@ -51,6 +53,8 @@ _log = structlog.get_logger(__name__)
 
 
 Publish = Callable[[Metrics], AbstractContextManager[None]]
+Announce = Callable[[bool], None]
+"""Called when the server accepts requests, with whether there is an admin."""
 
 
 class AddressUnusable(Unavailable):
@@ -95,7 +99,7 @@ def serve(
     settings: Settings,
     sockets: Sequence[socket.socket],
     *,
-    on_answering: Callable[[], None],
+    on_answering: Announce,
     grace_seconds: int = GRACE_SECONDS,
     publish: Publish | None = None,
 ) -> signal.Signals | None:
@@ -107,7 +111,7 @@ def serve(
     Args:
         settings: The settings of this process.
         sockets: Bound sockets; closed when this returns.
-        on_answering: Called when the server accepts requests.
+        on_answering: See `Announce`.
         grace_seconds: How long active requests may continue after the signal.
         publish: Publishes the metrics while requests are served; `serving_metrics` by default.
 
@@ -193,7 +197,7 @@ def serving_metrics(settings: Settings, registry: CollectorRegistry) -> Iterator
 async def _serve(
     settings: Settings,
     sockets: Sequence[socket.socket],
-    on_answering: Callable[[], None],
+    on_answering: Announce,
     grace_seconds: int,
     publish: Publish,
 ) -> signal.Signals | None:
@@ -211,7 +215,8 @@ async def _serve(
             process.settle()
             connections = Connections(limits_of(settings), services.metrics)
             config = _config(app, settings, connections, grace_seconds)
-            server = _Server(config, services.worker, on_answering)
+            has_admin = bool(await admins.every(services.catalog))
+            server = _Server(config, services.worker, partial(on_answering, has_admin))
             if stop.received:
                 server.begin_to_stop()
             with publish(services.metrics), access_log.holding():

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import accumulate
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from tenantry.kit.clock import utc_now
 from tenantry.kit.release import VERSION
 
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
@@ -32,6 +34,27 @@ SUCCESS, FAILED = "success", "failed"
 WRONG_PASSWORD, TOO_MANY = "wrong password", "too many attempts"
 
 _ROUTE = ("method", "route")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FleetState:
+    """The state of the whole service, the same in every process.
+
+    Attributes:
+        tenants_behind: Active tenants that were not last seen at the head.
+        tenants_failing: Active tenants for which the latest migration failed.
+        queued_jobs: Jobs that wait for a process.
+        oldest_job_at: When the first of them was queued.
+        oldest_run_at: When the oldest unfinished migration run began.
+        last_backup_at: When the newest successful backup ended.
+    """
+
+    tenants_behind: int
+    tenants_failing: int
+    queued_jobs: int
+    oldest_job_at: datetime | None
+    oldest_run_at: datetime | None
+    last_backup_at: datetime | None
 
 
 class Pool(Protocol):
@@ -67,6 +90,7 @@ class Metrics(Collector):
 
     Attributes:
         registry: The registry of prometheus-client; not its global one.
+        fleet: The state of the service; None if it is not known.
     """
 
     def __init__(self) -> None:
@@ -81,6 +105,7 @@ class Metrics(Collector):
         self._unavailable: Counter[str] = Counter()
         self._read_connections: Callable[[], int] = int
         self._read_queue: Callable[[], int] = int
+        self.fleet: FleetState | None = None
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -165,6 +190,7 @@ class Metrics(Collector):
             self._unavailable,
             label="reason",
         )
+        yield from self._collect_fleet()
         queue = "Passwords that are being hashed, or wait for it."
         yield GaugeMetricFamily("tenantry_hashing_queue", queue, self._read_queue())
 
@@ -189,6 +215,27 @@ class Metrics(Collector):
             buckets = list(zip(bounds, accumulate(took.counts), strict=True))
             durations.add_metric(labels, buckets, took.ms / 1000)
         yield durations
+
+    def _collect_fleet(self) -> Iterator[Metric]:
+        fleet, now = self.fleet, utc_now()
+        if fleet is None:
+            return
+        numbers = (
+            ("tenants_behind", "Active tenants that are not at the head.", fleet.tenants_behind),
+            ("tenants_failing", "Tenants whose latest migration failed.", fleet.tenants_failing),
+            ("queued_jobs", "Jobs that wait for a process.", fleet.queued_jobs),
+        )
+        ages = (
+            ("oldest_queued_job", "Since the oldest queued job was queued.", fleet.oldest_job_at),
+            ("active_run", "Since the oldest unfinished run began.", fleet.oldest_run_at),
+            ("last_backup", "Since the newest backup ended.", fleet.last_backup_at),
+        )
+        for name, help_text, count in numbers:
+            yield GaugeMetricFamily(f"tenantry_{name}", help_text, count)
+        for name, help_text, since in ages:
+            if since is not None:
+                age = max(0.0, (now - since).total_seconds())
+                yield GaugeMetricFamily(f"tenantry_{name}_age_seconds", help_text, age)
 
     def _collect_pools(self) -> Iterator[Metric]:
         help_text = "Connections of this process to a server, by its name."

@@ -72,7 +72,7 @@ def demo(
     with server.listening(settings.host, settings.port) as [sockets], fresh(folder):
         stage = asyncio.run(set_stage(settings, tenants_wanted=tenants))
 
-        def announce() -> None:
+        def announce(_has_admin: bool) -> None:  # noqa: FBT001 - an argument of a callback
             response = _response(settings, stage)
             if as_json:
                 output.show_json(response)
