@@ -1,0 +1,69 @@
+"""``tools/compare_projects.py``, on projects that are invented."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from tools.compare_projects import main
+
+from testkit.revisions import AlembicFolder
+from tests.corpus.project import ENV, INI
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+NOTE = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
+ROW = """
+[[project]]
+name = "{name}"
+commit = "abc"
+folder = "{name}"
+revisions = "migrations"
+engine = "{engine}"
+python = "{python}"
+"""
+
+
+def write(folder: Path, name: str, *bodies: str) -> None:
+    migrations = AlembicFolder(folder / name / "migrations")
+    for number, body in enumerate(bodies, 1):
+        migrations.add(f"000{number}_{name}", body)
+    (migrations.path / "env.py").write_text(ENV)
+    (folder / name / "alembic.ini").write_text(INI)
+
+
+def compare(folder: Path, server: str, engine: str, *names: str) -> int:
+    rows = [ROW.format(name=name, engine=engine, python=sys.executable) for name in names]
+    (folder / "table.toml").write_text("".join(rows))
+    return main([str(folder / "table.toml"), str(folder), "--server", server])
+
+
+def test_two_projects_are_equal_or_refused(
+    tmp_path: Path, engine: str, server_url: str, capsys: pytest.CaptureFixture[str]
+):
+    add = "op.add_column('note', sa.Column('text', sa.Text))"
+    write(tmp_path, "shop", NOTE, add)
+    write(tmp_path, "club", NOTE, "op.get_bind().rollback()")
+
+    status = compare(tmp_path, server_url, engine, "shop", "club")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert lines[2] == f"| shop | abc | 2 | {engine} | equal |"
+    assert lines[3].startswith(f"| club | abc | 2 | {engine} | refused: ")
+    assert "0002_club" in lines[3]
+
+
+def test_what_fails_with_alembic_may_fail_with_tenantry_but_must_not_differ(
+    tmp_path: Path, server_url: str, capsys: pytest.CaptureFixture[str]
+):
+    write(tmp_path, "broken", NOTE, NOTE)
+    differs = 'op.execute(f\'CREATE TABLE {"a" if "plain" in str(op.get_bind().engine.url) else'
+    write(tmp_path, "changing", NOTE, f'{differs} "b"}} (x int)\')')
+
+    status = compare(tmp_path, server_url, "sqlite", "broken", "changing")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert "| plain fails, too: " in lines[2]
+    assert "already exists" in lines[2]
+    assert "| differs: the tenant that was created |" in lines[3]
