@@ -17,6 +17,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.errors import TenantryError, chain_of
 from tenantry.migration import sql_text
 from tenantry.migration.revisions import RevisionFailed, describe
+from tenantry.migration.statements import JOINT
 from tenantry.migration.streams import UnknownRevision
 
 REASON_CHARS_MAX = 500
@@ -78,7 +79,7 @@ ending enum error events execute executed exist existing exists expected express
 failed file find first following for foreign format from function functions generate generated given
 had has have holds identity if ignored immutable implemented in incomplete index inet inherit
 inherited inherits input insert inserting inside instead integer interval into invalid is isolation
-it its json JSON jsonb key language least left level libraries library lock locked long lost
+it its json jsonb key language least left level libraries library lock locked long lost
 malformed many marked matching maximum may memory method migration missing money more most multiple
 must name near nested new no non none nor not nothing null number numeric object objects of oid old
 on once one only open operations operator or order other out outside over own owned owner parameter
@@ -173,6 +174,8 @@ def _place_of(error: RevisionFailed, cause: BaseException) -> str:
     text = " ".join(text.split())
     if error.source is not None:
         text = _without_data(error, text)
+    if place is None and JOINT in sql:  # the first statement is not the one that failed
+        return ""
     if place is None:
         return f" It begins: {text[:EXCERPT_CHARS_MAX]}"
     excerpt = (

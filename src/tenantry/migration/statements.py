@@ -6,6 +6,9 @@ from uuid import UUID
 
 from tenantry.migration.revisions import Revision
 
+# The semicolon is on its own line, so that it is not part of a comment.
+JOINT = "\n;\n"
+
 TypeName = tuple[str, str | None, str]
 """A named type of PostgreSQL: its kind, such as ``pg_enum``, its schema, and its name."""
 
@@ -114,8 +117,7 @@ def messages(steps: Iterable[Statement | LiveRevision]) -> Iterator[Statement | 
     last: Statement | None = None
     for step in steps:
         if last is not None and isinstance(step, Statement) and _may_join(last, step):
-            # The semicolon is on its own line, so that it is not part of a comment.
-            sql, owner = f"{last.sql}\n;\n{step.sql}", last.revision or step.revision
+            sql, owner = f"{last.sql}{JOINT}{step.sql}", last.revision or step.revision
             last = Statement(sql, step.guard, owner, step.is_last)
             continue
         if last is not None:
