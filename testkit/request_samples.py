@@ -113,6 +113,7 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "userId": user_id,
         "expiresAt": tomorrow(),
         "gracePeriodSeconds": 60,
+        "sizeBytesMax": 10**9,
         "tags": ["changed"],
         "jsonrpc": "2.0",
         "method": "ping",

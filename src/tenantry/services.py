@@ -192,8 +192,6 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     catalog = _catalog(settings, pace)
     servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
-    limit = settings.tenant_size_max
-    storage = Storage(databases, mark=mark_of(settings.free_space_mark), tenant_bytes_max=limit)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
@@ -224,7 +222,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         catalog=catalog,
         databases=databases,
         identifier=Identifier(catalog, tokens, usage),
-        storage=storage,
+        storage=_storage(settings, databases),
         folding=Folding(),
         fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics, pace=pace),
         worker=worker,
@@ -378,6 +376,11 @@ def _metrics(catalog: Catalog, servers: Mapping[str, Server], passwords: Passwor
         metrics.watch_pool(f"tenants/{name}", server.budget)
     metrics.watch_queue(lambda: passwords.pending_count)
     return metrics
+
+
+def _storage(settings: Settings, databases: TenantDatabases) -> Storage:
+    mark = mark_of(settings.free_space_mark)
+    return Storage(databases, mark=mark, tenant_bytes_max=settings.tenant_size_max)
 
 
 def _tenant_streams(settings: Settings) -> Streams:

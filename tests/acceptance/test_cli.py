@@ -341,8 +341,9 @@ class TestDoctor:
         for findings in (before.data, after.data):
             members = {"check", "state", "detail", "advice"}
             assert all(set(one) == members for one in findings["items"])
-        # The tests' role on PostgreSQL is a superuser, of which the doctor warns.
-        others = [one for one in after.data["items"] if not one["check"].startswith("role of ")]
+        # On PostgreSQL, the doctor warns of the tests' role, a superuser, and of no size limit.
+        expected = ("role of ", "size of tenants")
+        others = [one for one in after.data["items"] if not one["check"].startswith(expected)]
         assert {one["state"] for one in others} == {"ok"}
         if tenantry.settings.catalog.startswith("postgresql"):
             with connected(tenantry.settings.catalog) as query:
@@ -422,6 +423,15 @@ class TestDoctor:
         assert ended.status == 3
         assert "42501" in found["detail"]
         assert "hunter2" not in ended.stdout
+
+    def test_warns_of_tenants_without_a_size_limit_on_postgresql(
+        self, tenantry: Commands, engine: str
+    ):
+        found = [one["check"] for one in tenantry("doctor", "--json").data["items"]]
+        limited = tenantry("doctor", "--json", TENANTRY_TENANT_SIZE_MAX="10GB").data["items"]
+
+        assert ("size of tenants" in found) == (engine == "postgresql")
+        assert "size of tenants" not in [one["check"] for one in limited]
 
     @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)

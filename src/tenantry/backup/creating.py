@@ -124,7 +124,7 @@ async def _write(
 
 
 def _check_space(folder: Path, mark: FreeSpaceMark, size: int) -> None:
-    # Chunks are compressed, so that this is more than what is written.
+    """Check that half of *mark* stays free after *size* bytes; a compressed chunk needs less."""
     if not mark.is_off and space_above(folder, mark.half) < size:
         raise DiskNearlyFull(
             f"The disk of {folder} is nearly full: free space on it, or back up to another disk or "

@@ -54,7 +54,6 @@ class Copying:
     Attributes:
         scratch: The folder for temporary copies of SQLite files.
         catalog_url: The catalog itself, which is backed up with the tenants.
-        mark: A backup leaves half of it free on the disk of its archive, and of *scratch*.
     """
 
     catalog: Catalog

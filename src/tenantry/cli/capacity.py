@@ -62,6 +62,17 @@ def space_finding(check: str, folder: Path, free_bytes: int, mark_bytes: int = 0
     return Finding(check, State.OK, detail)
 
 
+def check_tenant_size(settings: Settings) -> list[Finding]:
+    """Warn of tenants without a size limit on PostgreSQL, whose free space cannot be measured."""
+    servers = settings.servers.items()
+    found = [name for name, server in servers if sqlite_path(server.address) is None]
+    if settings.tenant_size_max or not found:
+        return []
+    detail = f"A tenant without a limit of its own can fill the disk of {', '.join(found)}."
+    advice = "Set TENANTRY_TENANT_SIZE_MAX."
+    return [Finding("size of tenants", State.WARNING, detail, advice)]
+
+
 def nearest(path: Path) -> Path:
     """Return *path*, or its nearest existing parent."""
     return next(one for one in (path, *path.absolute().parents) if one.exists())

@@ -14,6 +14,7 @@ from tenantry.cli.capacity import (
     check_databases,
     check_fill,
     check_space,
+    check_tenant_size,
     nearest,
 )
 from tenantry.cli.client_programs import check_client_programs
@@ -70,6 +71,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings += await check_poolers(settings)
     findings += await check_roles(settings)
     findings += await check_client_programs(settings)
+    findings += check_tenant_size(settings)
     findings += await check_connections(settings)
     findings += await asyncio.to_thread(_check_revisions, settings)
     return findings
