@@ -28,7 +28,7 @@ from tenantry.catalog import audit, job_cleanup, password_attempts, tenant_count
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
-from tenantry.catalog.password_attempts import Limits
+from tenantry.catalog.password_attempts import limits_of
 from tenantry.db import files
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
@@ -58,7 +58,7 @@ from tenantry.kit.server_settings import TenantServer
 from tenantry.kit.sizes import mark_of
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import Migrator, TimeLimits
+from tenantry.migration.migrator import Migrator, time_limits_of
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import (
     BadStream,
@@ -126,7 +126,7 @@ class Services:
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, *, works: bool = True, pace: Pace = PACE
+    settings: Settings, *, works: bool = True, changes: bool = True, pace: Pace = PACE
 ) -> AsyncIterator[Services]:
     """Build the services of one process, and close them when the block ends.
 
@@ -134,6 +134,8 @@ async def open_services(
         settings: The settings of the process.
         works: Whether it works on migration runs, and removes what dead processes have left
             incomplete.
+        changes: Whether it may change anything; if not, it does not even write a heartbeat, and
+            the catalog can be read-only if it is at the head.
         pace: How often it reads and writes the catalog.
 
     Raises:
@@ -145,13 +147,15 @@ async def open_services(
     threads = DaemonThreads(settings.threads_max + THREADS_BESIDE, "migrate")
     services = _build(settings, threads, pace)
     try:
-        await _prepare(services)
-        async with _background(services, works=works):
+        await _prepare(services, changes=changes)
+        async with _background(services, works=works, changes=changes):
             yield services
-            await services.worker.stop()
-        await services.usage.write()
-        await services.sign_ins.write()
-        await services.heartbeat.end()
+            if changes:
+                await services.worker.stop()
+        if changes:
+            await services.usage.write()
+            await services.sign_ins.write()
+            await services.heartbeat.end()
     finally:
         await services.databases.close()
         await services.catalog.close()
@@ -196,7 +200,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
-    migrator = Migrator(threads, _patience(settings), driver=settings.migration_driver)
+    migrator = Migrator(threads, time_limits_of(settings), driver=settings.migration_driver)
     heartbeat = Heartbeat(catalog, pace)
     metrics = _metrics(catalog, servers, passwords)
     streams = partial(_tenant_streams, settings)
@@ -237,7 +241,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         job_worker=job_worker,
         migrator=migrator,
         passwords=passwords,
-        throttle=Throttle(catalog, _limits(settings), metrics),
+        throttle=Throttle(catalog, limits_of(settings), metrics),
         sign_ins=SignIns(catalog),
         signing_keys=keys,
         tokens=tokens,
@@ -249,16 +253,28 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     )
 
 
-async def _prepare(services: Services) -> None:
+async def _prepare(services: Services, *, changes: bool) -> None:
     settings = services.settings
     await asyncio.to_thread(_check_revisions, services.streams())
     path = sqlite_path(settings.catalog)
     if path is not None and not path.exists():
         await asyncio.to_thread(files.create, path)
-    await _upgrade_catalog(services)
+    if changes or not await _is_at_head(services):
+        await _upgrade_catalog(services)
     await services.catalog.cache.check_epoch()
     await services.signing_keys.ensure(system_context("start"))
-    await services.heartbeat.beat()
+    if changes:
+        await services.heartbeat.beat()
+
+
+async def _is_at_head(services: Services) -> bool:
+    """Return whether the catalog needs no migration, without writing to it."""
+    streams = Streams(catalog_database.STREAM)
+    try:
+        found = await services.migrator.read_state(services.settings.catalog, streams)
+    except Exception:  # noqa: BLE001 - the migration reports it
+        return False
+    return found.revision.own >= catalog_database.STREAM.head
 
 
 def _check_revisions(streams: Streams) -> None:
@@ -295,11 +311,10 @@ async def _upgrade_catalog(services: Services) -> None:
 
 
 @asynccontextmanager
-async def _background(services: Services, *, works: bool) -> AsyncIterator[None]:
-    works_on: list[Callable[[], Awaitable[None]]] = [
-        services.catalog.cache.keep_checking,
-        partial(services.heartbeat.keep_beating, services.worker.report),
-    ]
+async def _background(services: Services, *, works: bool, changes: bool) -> AsyncIterator[None]:
+    works_on: list[Callable[[], Awaitable[None]]] = [services.catalog.cache.keep_checking]
+    if changes:
+        works_on.append(partial(services.heartbeat.keep_beating, services.worker.report))
     if works:
         works_on += (
             services.worker.work,
@@ -387,19 +402,3 @@ def _tenant_streams(settings: Settings) -> Streams:
     folder = settings.tenant_migrations
     user = None if folder is None else Stream("user", folder)
     return Streams(tenant_databases.STREAM, user, settings.tenant_version_table)
-
-
-def _patience(settings: Settings) -> TimeLimits:
-    return TimeLimits(
-        connect_seconds=settings.connect_timeout_s,
-        deadline_seconds=settings.tenant_deadline_s,
-        lock_ms=settings.lock_timeout_ms,
-    )
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        tries=settings.login_tries,
-        account_hourly=settings.login_account_hourly,
-        address_minutely=settings.login_address_minutely,
-    )

@@ -49,4 +49,4 @@ async def queue(session: CatalogSession) -> Queue:
 async def last_backup_at(session: CatalogSession) -> datetime | None:
     """Return when the newest backup of a tenant or of the catalog has ended, if one is listed."""
     found = await session.fetch_one(_LAST_BACKUP)
-    return found and found.finished_at
+    return None if found is None else found.finished_at

@@ -27,6 +27,7 @@ from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import login_attempt
 from tenantry.db.statements import Statement, insert
 from tenantry.db.types import database_clock_ms
+from tenantry.settings import Settings
 
 ADDRESS_WINDOW_MS = 60_000
 ACCOUNT_WINDOW_MS = 3_600_000
@@ -83,6 +84,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     def account_wait_ms(self) -> int:
         """The interval between the other failures."""
         return ACCOUNT_WINDOW_MS // max(self.account_hourly - self.account_burst, 1)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return the limits in *settings*."""
+    return Limits(
+        tries=settings.login_tries,
+        account_hourly=settings.login_account_hourly,
+        address_minutely=settings.login_address_minutely,
+    )
 
 
 class _Key(msgspec.Struct, frozen=True):

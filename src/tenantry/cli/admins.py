@@ -36,7 +36,7 @@ async def create(
 @group.command("list")
 async def show_all(*, as_json: options.Json = False) -> None:
     """List the admins, the oldest first."""
-    async with session.opened() as services:
+    async with session.reading() as services:
         found = await catalog_admins.every(services.catalog)
     if as_json:
         output.show_json(AdminList.of_all(found))

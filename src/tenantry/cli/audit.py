@@ -77,7 +77,7 @@ async def show_page(
     """List entries of the audit log, the newest first."""
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     window = Window(page, page_size)
-    async with session.opened() as services:
+    async with session.reading() as services:
         log, database, wanted = await _log(services, wanted, tenant, inside)
         found = await log.page(database, window, wanted)
     if as_json:
@@ -123,7 +123,7 @@ async def export(
     """Print the audit log as JSON lines, newest first, with or without --json."""
     del as_json
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
-    async with session.opened() as services:
+    async with session.reading() as services:
         log, database, wanted = await _log(services, wanted, tenant, inside)
         async for entries in log.each(database, wanted):
             output.results().write(json_lines(entries).decode())

@@ -125,7 +125,7 @@ async def show_archives(*, folder: Place = None, as_json: options.Json = False) 
     """List archives, the newest first. Only their beginning and their end are read."""
     settings = session.configure()
     target = transfer.source_of(settings, folder)
-    async with session.opened(settings) as services:
+    async with session.reading(settings) as services:
         found = await asyncio.to_thread(targets.stored, target, services.copying.keys)
     archives = ArchiveList.of_all(found)
     if as_json:
@@ -298,7 +298,7 @@ async def show_jobs(
     as_json: options.Json = False,
 ) -> None:
     """List backups, restores, copies, moves and checks, newest first."""
-    async with session.opened() as services:
+    async with session.reading() as services:
         found = await jobs.page(services.catalog, Window(page, page_size))
     if as_json:
         output.show_json(JobPage.of_page(found))

@@ -100,16 +100,18 @@ class DeferredCommand(TyperCommand):
         command.name = self.name
         return command
 
-    def make_context(self, info_name: str, args: list[str], **kwargs: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
         """Return the context of the command itself, with its arguments parsed.
 
         Help and completion take the recorded command.
         """
         command = self.recorded()
         is_without_command = not args and hasattr(command, "commands")
-        if not (kwargs.get("resilient_parsing") or args[-1:] in HELPS or is_without_command):
+        if not (extra.get("resilient_parsing") or args[-1:] in HELPS or is_without_command):
             command = self.load()
-        return command.make_context(info_name, args, **kwargs)
+        return command.make_context(info_name, args, parent, **extra)
 
     def recorded(self) -> Any:
         """Return the command without what it does: nothing is imported for it."""

@@ -66,7 +66,7 @@ async def purge(
 
 async def show_all(window: Window, *, as_json: bool) -> None:
     """Print one page of the deleted tenants."""
-    async with session.opened() as services:
+    async with session.reading() as services:
         found = await deleted_tenants.page(services.catalog, window)
         page = DeletedTenantPage.of_deleted(found, services.deletion.kept)
     if as_json:

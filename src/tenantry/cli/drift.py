@@ -68,7 +68,7 @@ async def show_drifted(
     as_json: options.Json = False,
 ) -> None:
     """List the tenants that have drifted, and what differs, by the last check of each."""
-    async with session.opened() as services:
+    async with session.reading() as services:
         found = await drift.page(services.catalog, Window(page, page_size))
     if as_json:
         output.show_json(DriftPage.of_page(found))

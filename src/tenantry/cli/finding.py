@@ -16,15 +16,16 @@ from tenantry.settings import Settings
 
 @asynccontextmanager
 async def opened_tenant(
-    id_or_name: str, settings: Settings | None = None
+    id_or_name: str, settings: Settings | None = None, *, changes: bool = True
 ) -> AsyncIterator[tuple[Services, Tenant]]:
-    """Open the services, and find a tenant.
+    """Open the services, and find a tenant. Without *changes*, the command only reads.
 
     Raises:
         TenantNotFound: There is no such tenant.
         Exception: As for `session.opened`.
     """
-    async with session.opened(settings) as services:
+    opened = session.opened if changes else session.reading
+    async with opened(settings) as services:
         yield services, await find_tenant(services.catalog, id_or_name)
 
 

@@ -36,7 +36,7 @@ async def create(
 @group.command("list")
 async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """List the API keys of a tenant, the oldest first."""
-    async with opened_tenant(tenant) as (services, found):
+    async with opened_tenant(tenant, changes=False) as (services, found):
         keys = await stored.keys(services.catalog, found.id)
     if as_json:
         output.show_json(ApiKeyList.of_all(keys))

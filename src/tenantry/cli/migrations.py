@@ -159,7 +159,7 @@ def migrate_fleet(
 @group.command("status")
 async def status(*, as_json: options.Json = False) -> None:
     """Show the number of tenants at each revision, and the active runs."""
-    async with session.opened() as services:
+    async with session.reading() as services:
         catalog = services.catalog
         counts = await schema_status(catalog, services.streams())
         unfinished = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
@@ -182,7 +182,7 @@ async def history(
     as_json: options.Json = False,
 ) -> None:
     """List the migration runs, the newest first."""
-    async with session.opened() as services:
+    async with session.reading() as services:
         found = await runs.page(services.catalog, Window(page, page_size))
         detailed = await _with_details(services.catalog, found) if as_json else None
     if detailed is not None:
@@ -207,7 +207,7 @@ async def show(
 
     The exit status is 1 if a tenant has failed, with and without --watch.
     """
-    async with session.opened() as services:
+    async with session.reading() as services:
         catalog = services.catalog
         run_id = await _newest(catalog) if run is None else read_id(run, MigrationRunNotFound)
         if watch:

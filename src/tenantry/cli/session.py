@@ -79,3 +79,16 @@ async def opened(settings: Settings | None = None) -> AsyncIterator[Services]:
     """
     async with open_services(settings or configure(), works=False) as services:
         yield services
+
+
+@asynccontextmanager
+async def reading(settings: Settings | None = None) -> AsyncIterator[Services]:
+    """Open the services for a command that only reads: it writes nothing, not even a heartbeat.
+
+    So it works while the disk is full, or the catalog's server is a standby.
+
+    Raises:
+        Exception: As for `opened`.
+    """
+    async with open_services(settings or configure(), works=False, changes=False) as services:
+        yield services

@@ -35,7 +35,7 @@ async def show_all(*, as_json: options.Json = False) -> None:
 
     A key that no longer signs is removed automatically when its last token has expired.
     """
-    async with session.opened() as services:
+    async with session.reading() as services:
         found = await signing_keys.every(services.catalog)
     if as_json:
         output.show_json(SigningKeyList.of_all(found))

@@ -100,7 +100,7 @@ async def show_all(
             raise NoSearch
         await deletion.show_all(Window(page, page_size), as_json=as_json)
         return
-    async with session.opened() as services:
+    async with session.reading() as services:
         found = await tenant_list.page(services.catalog, Window(page, page_size), search=search)
     if as_json:
         output.show_json(TenantPage.of_page(found))
@@ -257,7 +257,7 @@ def _bytes_of(size: str) -> int:
 
 
 async def _find(id_or_name: str, settings: Settings | None = None) -> Tenant:
-    async with opened_tenant(id_or_name, settings) as (_, found):
+    async with opened_tenant(id_or_name, settings, changes=False) as (_, found):
         return found
 
 

@@ -65,7 +65,7 @@ async def issue(
 @group.command("list")
 async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """List the McpTokens of a tenant, the oldest first."""
-    async with opened_tenant(tenant) as (services, found):
+    async with opened_tenant(tenant, changes=False) as (services, found):
         every = await stored.tokens(services.catalog, found.id)
     if as_json:
         output.show_json(McpTokenList.of_all(every))

@@ -59,7 +59,7 @@ async def show_all(
     as_json: options.Json = False,
 ) -> None:
     """List the users of a tenant, the oldest first."""
-    async with opened_tenant(tenant) as (services, found):
+    async with opened_tenant(tenant, changes=False) as (services, found):
         database = await services.databases.open(found, writes=False)
         shown = await users.page(database, Window(page, page_size))
     if as_json:

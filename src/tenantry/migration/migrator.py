@@ -27,6 +27,7 @@ from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, Schema
 from tenantry.migration.scripts import BOOTSTRAP_WAIT_MS, bootstrap, write_stamp
 from tenantry.migration.statements import LockTimeouts
 from tenantry.migration.streams import Streams
+from tenantry.settings import Settings
 
 SPARE_SECONDS_MAX = 3.0
 SPARE_PART_MAX = 0.2
@@ -54,6 +55,15 @@ class TimeLimits:
     def spare_seconds(self) -> float:
         """How much of the deadline is left to stop the work, and to read its result."""
         return min(SPARE_SECONDS_MAX, self.deadline_seconds * SPARE_PART_MAX)
+
+
+def time_limits_of(settings: Settings) -> TimeLimits:
+    """Return the time limits in *settings*."""
+    return TimeLimits(
+        connect_seconds=settings.connect_timeout_s,
+        deadline_seconds=settings.tenant_deadline_s,
+        lock_ms=settings.lock_timeout_ms,
+    )
 
 
 class Migrator:
