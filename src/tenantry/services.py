@@ -30,7 +30,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import limits_of
 from tenantry.db import files
-from tenantry.db.factory import open_server
+from tenantry.db.factory import open_tenant_server
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
@@ -54,7 +54,6 @@ from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from tenantry.kit.recent_errors import RecentErrors
-from tenantry.kit.server_settings import TenantServer
 from tenantry.kit.sizes import mark_of
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
@@ -162,18 +161,6 @@ async def open_services(
         services.passwords.close()
         services.folding.close()
         threads.shutdown()
-
-
-def open_tenant_server(settings: Settings, server: TenantServer) -> Server:
-    """Return the server, without connecting to it yet."""
-    return open_server(
-        server.address,
-        admin_url=server.admin_address,
-        connections_max=settings.connections_of(server),
-        timeout_seconds=settings.connect_timeout_s,
-        synchronous=settings.sqlite_synchronous,
-        statement_seconds=settings.statement_timeout_s,
-    )
 
 
 def system_context(actor: str) -> OperationContext:

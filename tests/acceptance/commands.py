@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from tenantry.cli.commands import DeferredCommand
 from tenantry.cli.main import cli
-from tenantry.services import open_tenant_server
+from tenantry.db.factory import open_tenant_server
 from tenantry.settings import SERVER_DEFAULT, Settings
 from testkit.programs import environment_of
 from testkit.raw_sql import connected

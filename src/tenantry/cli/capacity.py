@@ -10,11 +10,11 @@ from pydantic import SecretStr
 from tenantry.catalog import tenant_counts, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.cli.findings import Finding, State
+from tenantry.db.factory import open_tenant_server
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.server_settings import TenantServer
 from tenantry.kit.sizes import mark_of
-from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
 FREE_BYTES_WARNING = 2**30

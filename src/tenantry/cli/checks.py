@@ -26,6 +26,7 @@ from tenantry.cli.findings import Finding, State
 from tenantry.cli.leftovers import check_leftovers, check_slots
 from tenantry.cli.poolers import check_poolers
 from tenantry.cli.unowned import check_unowned
+from tenantry.db.factory import open_tenant_server
 from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
@@ -39,7 +40,6 @@ from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.schema_state import NoVersion
 from tenantry.migration.streams import BadStream, RevisionUnreadable, Stream, Streams
-from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 

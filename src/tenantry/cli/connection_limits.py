@@ -8,12 +8,12 @@ from tenantry.catalog import tenants, workers
 from tenantry.catalog.database import Catalog
 from tenantry.cli.capacity import CONNECTIONS_ADVICE, NAMES_SHOWN_MAX, connections_needed
 from tenantry.cli.findings import Finding, State
+from tenantry.db.factory import open_tenant_server
 from tenantry.db.postgres_server import POSTGRESQL_CONNECTIONS_MAX
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.server_settings import TenantServer
-from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
 

@@ -10,12 +10,12 @@ from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.cli.findings import Finding, State
 from tenantry.cli.server import LOCK_FILE
+from tenantry.db.factory import open_tenant_server
 from tenantry.db.files import SIDE_FILES
 from tenantry.db.postgres_roles import read_role
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import postgres_urls, private
 from tenantry.kit.errors import Unavailable
-from tenantry.services import open_tenant_server
 from tenantry.settings import ENV_FILE, Settings
 
 ROLE_ADVICE = (

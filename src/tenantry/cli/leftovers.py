@@ -9,10 +9,10 @@ from tenantry.catalog.jobs import JobNotFound, JobState
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.cli import output
 from tenantry.cli.findings import Finding, State
+from tenantry.db.factory import open_tenant_server
 from tenantry.db.replication import PREFIX
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.pages import Window
-from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
 NAMES_SHOWN_MAX = 3

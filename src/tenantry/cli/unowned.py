@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from tenantry.catalog import owned_databases
 from tenantry.catalog.database import Catalog
 from tenantry.cli.findings import Finding, State
+from tenantry.db.factory import open_tenant_server
 from tenantry.db.servers import Server
 from tenantry.fleet.templates import TEMPLATE, prefix_of
 from tenantry.kit.errors import Unavailable
-from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
 NAMES_SHOWN_MAX = 20

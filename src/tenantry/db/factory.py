@@ -12,6 +12,8 @@ from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Connection
 from tenantry.db.sqlite import SqliteFile
 from tenantry.db.sqlite_folder import SQLITE_CONNECTIONS_MAX, SqliteFolder
 from tenantry.db.urls import sqlite_path
+from tenantry.kit.server_settings import TenantServer
+from tenantry.settings import Settings
 
 
 def open_server(
@@ -36,6 +38,18 @@ def open_server(
         admin_url=admin_url or url,
         timeout_seconds=timeout_seconds,
         statement_seconds=statement_seconds,
+    )
+
+
+def open_tenant_server(settings: Settings, server: TenantServer) -> Server:
+    """Return the server, without connecting to it yet."""
+    return open_server(
+        server.address,
+        admin_url=server.admin_address,
+        connections_max=settings.connections_of(server),
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+        statement_seconds=settings.statement_timeout_s,
     )
 
 
