@@ -63,6 +63,7 @@ PREVIEW: Shape = {
             "revision": is_text,
             "engine": one_of("sqlite", "postgresql"),
             "runsAs": one_of("recorded", "live", "autocommit"),
+            "liveReason": maybe(is_text),
             "sql": maybe(is_text),
             "isCut": is_flag,
             "findings": list_of(
@@ -277,6 +278,7 @@ class TestDryRun(WithMigrations):
         assert (some["total"], some["pending"]) == (1, 1)
         assert [one["revision"] for one in data["revisions"]] == ["a1_create_pets", "a2_fill"]
         assert {one["runsAs"] for one in data["revisions"]} == {"recorded"}
+        assert {one["liveReason"] for one in data["revisions"]} == {None}
         assert "CREATE TABLE pets" in data["revisions"][0]["sql"]
         assert [one["revision"] for one in some["revisions"]] == ["a2_fill"]
         assert (data["durations"], data["expectedMs"]) == ([], None)
@@ -290,7 +292,18 @@ class TestDryRun(WithMigrations):
         (found,) = (await previewed(world))["revisions"]
 
         assert (found["revision"], found["runsAs"]) == ("a1_take_a_while", "live")
+        assert found["liveReason"] == "imports time"
         assert (found["sql"], found["isCut"], found["findings"]) == (None, False, [])
+
+    async def test_has_all_revisions(self, world: World, mine: Migrations) -> None:
+        """A history of years has hundreds; the text of all of them is limited."""
+        names = [f"r{number}_note" for number in range(60)]
+        for name in names:
+            mine.add(name, "op.execute('SELECT 1')")
+
+        found = (await previewed(world))["revisions"]
+
+        assert [one["revision"] for one in found] == names
 
     async def test_warns_of_statements(self, world: World, mine: Migrations) -> None:
         """They are hints: the revision is migrated."""

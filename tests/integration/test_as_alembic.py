@@ -246,7 +246,7 @@ class TestDriver:
         assert raw_sql.rows(tenant_url, "SELECT text FROM note WHERE id = 9") == [("copied",)]
 
     @on_postgresql
-    @pytest.mark.parametrize("second", ["op.get_bind()", "pass"])
+    @pytest.mark.parametrize("second", ["op.get_bind().in_transaction()", "pass"])
     async def test_has_one_session_for_all_revisions(
         self, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator, second: str
     ):
@@ -271,7 +271,7 @@ class TestDriver:
     async def test_that_is_not_installed_is_reported(
         self, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator, name: str
     ):
-        folder.add("u1_read", "op.get_bind()")
+        folder.add("u1_read", "op.get_bind().in_transaction()")
         done = await Rig(make_migrator(20.0, driver=name), folder).migrate(tenant_url)
 
         assert "TENANTRY_MIGRATION_DRIVER" in reason(done.error)

@@ -1,15 +1,18 @@
 """A recorded revision does exactly what it does live."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 
 import pytest
+import sqlalchemy as sa
 
 from tenantry.migration import dialects
-from tenantry.migration.recorder import RECORD_SECONDS_MAX, Unrecorded, record
+from tenantry.migration.recorder import RECORD_SECONDS_MAX, Unrecorded, reason_live, record
 from tenantry.migration.streams import Revision, Stream
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder, imports
@@ -38,6 +41,21 @@ def add(folder: AlembicFolder, shapes: list[Shape], *, online: bool = False) -> 
         folder.add(f"u{number:02}_{shape.name}", shape.body, head=head)
 
 
+def _install(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Make *path* a module, with its packages, in which every name is a type."""
+    parent = None
+    for end in range(1, path.count(".") + 2):
+        name = ".".join(path.split(".")[:end])
+        module = ModuleType(name)
+        module.__path__ = []  # type: ignore[attr-defined]
+        for one in ("AutoString", "Vector", "VECTOR", "UUIDType"):
+            setattr(module, one, sa.String)
+        monkeypatch.setitem(sys.modules, name, module)
+        if parent is not None:
+            setattr(parent, name.rpartition(".")[2], module)
+        parent = module
+
+
 def revision(folder: AlembicFolder, body: str, *, head: str = difficult_revisions.HEAD) -> Revision:
     folder.add("a_one", body, head=f"{imports(body)}{head}")
     return Stream("user", folder.path).revisions[0]
@@ -50,6 +68,34 @@ class TestRecorded:
         one = revision(folder, body, head="from sqlalchemy import func")
 
         assert "now" in str(record(one, DIALECTS["postgresql"]))
+
+    @pytest.mark.parametrize(
+        ("body", "head"),
+        [
+            ("pass", "import sqlmodel"),
+            ("t = sqlmodel.sql.sqltypes.AutoString(length=9)", "import sqlmodel"),
+            ("t = AutoString()", "from sqlmodel.sql.sqltypes import AutoString"),
+            ("t = pgvector.sqlalchemy.Vector(3)", "import pgvector.sqlalchemy"),
+            ("t = pgvector.sqlalchemy.vector.VECTOR(3)", "import pgvector"),
+            ("t = utils.types.uuid.UUIDType()", "import sqlalchemy_utils as utils"),
+            ("x: Sequence[str] = ()", "from collections.abc import Sequence"),
+            ("pass", "import typing\nif typing.TYPE_CHECKING:\n    import requests"),
+            ("dialect = op.get_bind().dialect.name", ""),
+            ("name = op.get_bind().engine.dialect.name", ""),
+            ("name = op.get_context().dialect.name", ""),
+        ],
+    )
+    def test_is_what_takes_only_types_or_the_name_of_the_dialect(
+        self, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch, body: str, head: str
+    ):
+        """The packages are not installed here; these have the places of their types."""
+        for path in ("sqlmodel.sql.sqltypes", "pgvector.sqlalchemy.vector"):
+            _install(monkeypatch, path)
+        _install(monkeypatch, "sqlalchemy_utils.types.uuid")
+        one = revision(folder, f"{body}\nop.execute('SELECT 1')", head=head)
+
+        for dialect in DIALECTS.values():
+            assert record(one, dialect) == ("SELECT 1",), reason_live(one, dialect)
 
     @pytest.mark.slow
     async def test_leaves_what_a_live_run_leaves(
@@ -202,6 +248,47 @@ class TestLive:
         one = revision(folder, f"op.execute({sql!r})")
 
         assert record(one, DIALECTS["sqlite"]) == (sql,)
+
+
+class TestReason:
+    @pytest.mark.parametrize(
+        ("body", "head", "reason"),
+        [
+            ("pass", "import requests, app.models", "imports app, requests"),
+            ("pass", "from . import helper", "imports ."),
+            ("s = sqlmodel.Session", "import sqlmodel", "uses sqlmodel.Session, which is no type"),
+            ("f(sqlmodel)", "import sqlmodel", "uses sqlmodel, which is no type"),
+            ("pass", "from sqlmodel import *", "uses *, which is no type"),
+            ("open('a')", "", "uses open"),
+            ("op.get_bind().scalar(sa.text('SELECT 1'))", "", "uses its connection (line {})"),
+            ("op.get_bind().dialect.driver", "", "uses the dialect, other than dialect.name"),
+            ("x = op.get_context().dialect", "", "uses the dialect, other than dialect.name"),
+            ("try:\n    x = 1\nexcept ValueError:\n    pass", "", "handles errors (line {})"),
+            ("pass", "online = True", "has online = True"),
+            ("1 / 0", "", "raises ZeroDivisionError without a database"),
+            ("op.execute('DELETE FROM alembic_version')", "", "names alembic_version"),
+            ("uuid.uuid4()", "import uuid", "uses uuid4"),
+        ],
+    )
+    def test_is_told_of_a_live_revision(
+        self, folder: AlembicFolder, body: str, head: str, reason: str
+    ):
+        folder.add("a_one", body, head=head)
+        # Not by its stream, which imports it.
+        one = Revision("user", "a", frozenset(), folder.path / "versions" / "a_one.py")
+        lines = one.source.splitlines()
+        found = reason_live(one, DIALECTS["postgresql"])
+
+        places = [n for n, line in enumerate(lines, 1) if "scalar" in line or "except" in line]
+        assert found == reason.format(*places)
+
+    def test_is_none_of_a_recorded_revision(self, folder: AlembicFolder):
+        assert reason_live(revision(folder, "op.execute('SELECT 1')"), dialects.SQLITE) is None
+
+    def test_is_the_block_of_one_outside_a_transaction(self, folder: AlembicFolder):
+        one = revision(folder, TestOutside.BLOCK)
+
+        assert reason_live(one, DIALECTS["postgresql"]).startswith("has an autocommit_block")
 
 
 class TestOutside:

@@ -147,7 +147,9 @@ class TestContent:
         assert shared == own | {"begin", "u1_notes", "u2_index"}
         assert set(one) - shared == {"u3_row", "u4_more"}
 
-    @pytest.mark.parametrize("middle", ["pass", "op.get_bind()"], ids=["recorded", "live"])
+    @pytest.mark.parametrize(
+        "middle", ["pass", "op.get_bind().in_transaction()"], ids=["recorded", "live"]
+    )
     async def test_continues_with_the_types_that_it_has(
         self, with_user: Settings, folder: AlembicFolder, middle: str
     ):

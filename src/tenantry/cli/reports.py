@@ -34,6 +34,7 @@ def show_preview(preview: Preview, *, rehearsed: bool) -> None:
         if pending != ""
     ]
     _show_table(columns, rows)
+    _show_live(preview.revisions)
     _show_findings(preview.revisions)
     failed = [one for one in preview.details if one.error is not None and one.is_rehearsable]
     skipped = [one for one in preview.details if not one.is_rehearsable]
@@ -45,6 +46,13 @@ def show_preview(preview: Preview, *, rehearsed: bool) -> None:
         f"{preview.pending - len(skipped):,} of {_tenants(preview.total)} {done}, "
         f"{preview.up_to_date:,} at the head, {preview.failed:,} failed{not_rehearsed}."
     )
+
+
+def _show_live(revisions: Sequence[PendingRevision]) -> None:
+    """Print which pending revisions are not recorded, and why; equal ones of two engines once."""
+    columns = ["Runs live", "Why"]
+    rows = [(one.revision, one.live_reason) for one in revisions if one.live_reason is not None]
+    _show_table(columns, list(dict.fromkeys(rows)))
 
 
 def _show_findings(revisions: Sequence[PendingRevision]) -> None:

@@ -12,9 +12,11 @@ from tenantry.migration.recorder import Recording, Unrecorded
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied
 
-# Each takes up to `recorder.RECORD_SECONDS_MAX`.
-REVISIONS_SHOWN_MAX = 50
+# Each takes up to `recorder.RECORD_SECONDS_MAX`; few are recorded for so long.
+REVISIONS_SHOWN_MAX = 2_000
 SQL_CHARS_MAX = 20_000
+# Of all revisions together: the rest has no text.
+TOTAL_CHARS_MAX = 1_000_000
 
 
 class RunsAs(StrEnum):
@@ -31,6 +33,7 @@ class PendingRevision:
 
     Attributes:
         engine: ``sqlite`` or ``postgresql``.
+        live_reason: Why it is not recorded, such as ``imports requests``; None if it is.
         sql: Its statements, up to `SQL_CHARS_MAX` characters; None if they are not recorded.
         is_cut: Whether *sql* lacks the rest.
         findings: Hints about its statements, also about those that *sql* lacks; none if they are
@@ -40,6 +43,7 @@ class PendingRevision:
     revision: str
     engine: str
     runs_as: RunsAs
+    live_reason: str | None
     sql: str | None
     is_cut: bool
     findings: list[Finding]
@@ -61,11 +65,17 @@ async def sql_of(
 def _read(
     scripts: RunScripts, dialect: sa.Dialect, pending: Collection[Applied]
 ) -> list[PendingRevision]:
-    shown = scripts.recorded(dialect, pending, REVISIONS_SHOWN_MAX)
-    return [_pending(scripts.streams.display(one), dialect, recording) for one, recording in shown]
+    shown, left = list[PendingRevision](), TOTAL_CHARS_MAX
+    for one, recording, reason in scripts.recorded(dialect, pending, REVISIONS_SHOWN_MAX):
+        name, most = scripts.streams.display(one), min(left, SQL_CHARS_MAX)
+        shown.append(_pending(name, dialect, recording, reason, most))
+        left -= len(shown[-1].sql or "")
+    return shown
 
 
-def _pending(name: str, dialect: sa.Dialect, recording: Recording) -> PendingRevision:
+def _pending(
+    name: str, dialect: sa.Dialect, recording: Recording, reason: str | None, most: int
+) -> PendingRevision:
     if isinstance(recording, Unrecorded):
         runs_as, sql, findings = RunsAs(recording.value), None, list[Finding]()
     else:
@@ -75,7 +85,8 @@ def _pending(name: str, dialect: sa.Dialect, recording: Recording) -> PendingRev
         revision=name,
         engine=dialect.name,
         runs_as=runs_as,
-        sql=None if sql is None else sql[:SQL_CHARS_MAX],
-        is_cut=sql is not None and len(sql) > SQL_CHARS_MAX,
+        live_reason=reason,
+        sql=None if sql is None else sql[:most],
+        is_cut=sql is not None and len(sql) > most,
         findings=findings,
     )

@@ -6,16 +6,14 @@ transaction is not the one that the engine began.
 """
 
 import contextlib
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import sql_text
-from tenantry.migration.revisions import RevisionExited, RevisionFailed
+from tenantry.migration.revisions import RevisionExited, RevisionFailed, line_in
 from tenantry.migration.statements import LiveRevision, Statement, Step
 
 
@@ -231,7 +229,8 @@ class Guard:
     def note(self, refusal: Exception) -> None:
         """Store the reason for which the revision fails, even if it catches the error."""
         if self._refusal is None and self._file and isinstance(refusal, TenantryError):
-            place = _place_in(self._file)
+            line = line_in(self._file)
+            place = f" ({self._file.name}, line {line})" if line else ""
             refusal.message = f"{refusal.message.removesuffix('.')}{place}."
         self._refusal = self._refusal or refusal
 
@@ -239,14 +238,6 @@ class Guard:
         """Raise *refusal*, and store it."""
         self.note(refusal)
         raise refusal
-
-
-def _place_in(file: Path) -> str:
-    """Return the file and the line that is running in it, as text; or nothing."""
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - also called by SQLite, without a traceback
-    while frame is not None and frame.f_code.co_filename != str(file):
-        frame = frame.f_back
-    return f" ({file.name}, line {frame.f_lineno})" if frame else ""
 
 
 def _text_of(sql: Any, cursor: Any) -> str | None:

@@ -8,12 +8,12 @@ whose file has an import or a name that could handle an error, or depend on or a
 the database: it is not even executed here. In doubt, a revision runs live.
 """
 
-import ast
 import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from types import new_class
 from typing import Any, TypeVar
 
@@ -29,7 +29,8 @@ from sqlalchemy.sql.selectable import GenerativeSelect
 from tenantry.migration import alembic_modules, sql_text
 from tenantry.migration.alembic_modules import VERSION_TABLE, RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
-from tenantry.migration.revisions import Revision, imported, parse, upgrade
+from tenantry.migration.live_code import read_source
+from tenantry.migration.revisions import Revision, line_in, upgrade
 from tenantry.migration.statements import TypeName
 
 # A revision that computes for longer than this runs live.
@@ -46,27 +47,9 @@ _SMALL_INTEGERS = {sa.SmallInteger, sa.SMALLINT}
 _OTHER_INTEGERS = {sa.BigInteger, sa.BIGINT} | _SMALL_INTEGERS
 _BOOLEANS = {sa.Boolean, sa.BOOLEAN}
 _LIBRARIES = ("sqlalchemy.", "alembic.")
-# A revision that imports anything else is not recorded: it can read the clock, a file or the
-# environment, handle errors, or keep state from one call to the next.
-_PURE_MODULES = frozenset(
-    {"__future__", "alembic", "collections", "dataclasses", "enum", "functools", "itertools"}
-    | {"json", "re", "sqlalchemy", "string", "textwrap", "typing"}
-)
-# Nor is one with one of these names: it handles errors, listens to events, compiles statements
-# itself, opens another database, or acts outside the process.
-_LIVE_NAMES = frozenset(
-    {"__exit__", "event", "listen", "listens_for", "run_async"}
-    | {"memo", "opts"}  # what an upgrade keeps from one revision to the next
-    | {"compile", "compiles", "dialect", "render_ddl_sql_expr"}
-    | {"command", "create_async_engine", "create_engine", "engine_from_config"}
-    | {"breakpoint", "eval", "exec", "input", "open", "print"}
-    | {"__builtins__", "__file__", "__import__", "__loader__", "__spec__"}
-    | {"datetime", "dt", "os", "sys"}  # reached through another module
-)
 _GUARDED_ON_SQLITE = frozenset({"ATTACH", "BEGIN", "COMMIT", "DETACH", "END", "PRAGMA", "ROLLBACK"})
+_BLOCK = "has an autocommit_block"
 _NAMED_TYPE = re.compile("enum|domain", re.IGNORECASE)
-# The fields of nodes of `ast` that contain a name.
-_NAME_FIELDS = ("arg", "attr", "id", "name")
 
 
 class Unrecorded(Enum):
@@ -107,16 +90,33 @@ def record(
     revision: Revision, dialect: sa.Dialect, version_table: str = VERSION_TABLE
 ) -> Recording:
     """Return the statements of *revision* on *dialect*, or how it must run."""
-    is_live, has_block = _read_source(revision, version_table)
+    return _examine(revision, dialect, version_table)[0]
+
+
+def reason_live(
+    revision: Revision, dialect: sa.Dialect, version_table: str = VERSION_TABLE
+) -> str | None:
+    """Return why *revision* is not recorded, such as ``imports requests``; None if it is."""
+    return _examine(revision, dialect, version_table)[1]
+
+
+def _examine(
+    revision: Revision, dialect: sa.Dialect, version_table: str
+) -> tuple[Recording, str | None]:
+    reason, has_block = read_source(revision, version_table)
     is_autocommit = has_block and dialect.name == "postgresql"
     unrecorded = Unrecorded.AUTOCOMMIT if is_autocommit else Unrecorded.LIVE
-    if is_live:
-        return unrecorded
+    if reason is not None:
+        return unrecorded, reason
     recordings = _in_time(
         lambda: [_record_once(revision, dialect, version_table) for _ in range(2)]
     )
-    first, second = recordings or (None, None)
-    return first if first is not None and first == second else unrecorded
+    if recordings is None:
+        return unrecorded, f"takes more than {RECORD_SECONDS_MAX:g} s to record"
+    first, second = recordings
+    if isinstance(first, str):
+        return Unrecorded.AUTOCOMMIT if first.startswith(_BLOCK) else unrecorded, first
+    return (first, None) if first == second else (unrecorded, "is different the second time")
 
 
 def _in_time(work: Callable[[], Result]) -> Result | None:
@@ -128,54 +128,38 @@ def _in_time(work: Callable[[], Result]) -> Result | None:
     return results[0] if results else None
 
 
-def _record_once(revision: Revision, dialect: sa.Dialect, version_table: str) -> Recording | None:
-    """Return the statements of *revision*, or None if it was stopped."""
-    context = _RecordingContext(dialect, version_table)
+def _record_once(
+    revision: Revision, dialect: sa.Dialect, version_table: str
+) -> tuple[str, ...] | str:
+    """Return the statements of *revision*, or the reason for which it was stopped."""
+    context = _RecordingContext(dialect, version_table, revision)
     attributes = set(vars(context))
     try:
-        with alembic_modules.noting(context.stop):
+        with alembic_modules.noting(partial(context.stop, "uses context of Alembic's env.py")):
             module = revision.load()
             if getattr(module, "online", False):
-                return None
-            upgrade(module, context, on_shared_op=context.stop)
-    except BaseException:  # noqa: BLE001 - the revision runs live, and reports the error there
-        context.is_stopped = True
-    if vars(context).keys() != attributes:
-        context.is_stopped = True  # a later revision can read what this one has set
-    if context.has_block:
-        return Unrecorded.AUTOCOMMIT
-    return None if context.is_stopped else tuple(context.statements)
-
-
-def _read_source(revision: Revision, version_table: str) -> tuple[bool, bool]:
-    """Return whether the text of *revision* requires it to run live, and whether it has a block."""
-    try:
-        text = revision.path.read_bytes()
-        tree = parse(text)
-    except (OSError, SyntaxError, ValueError):  # it runs live, and reports this
-        return True, False
-    names = _names(tree)
-    # An `except` at the top level (around imports) does not concern the database.
-    catches = any(isinstance(one, ast.ExceptHandler) and one.col_offset for one in ast.walk(tree))
-    is_pure = imported(tree) <= _PURE_MODULES and names.isdisjoint(_LIVE_NAMES)
-    reads_version = version_table.encode() in text
-    return catches or reads_version or not is_pure, "autocommit_block" in names
-
-
-def _names(tree: ast.Module) -> set[str]:
-    """Return every name in a module: of variables, attributes, functions, arguments, imports."""
-    found = (getattr(node, key, None) for node in ast.walk(tree) for key in _NAME_FIELDS)
-    return {part for name in found if isinstance(name, str) for part in name.split(".")}
+                return "has online = True"
+            upgrade(
+                module, context, on_shared_op=partial(context.stop, "uses op in another module")
+            )
+    except Unrecordable:
+        context.reason = context.reason or "uses the default schema or the driver"
+    except BaseException as error:  # noqa: BLE001 - the revision runs live, and reports it there
+        context.reason = context.reason or f"raises {type(error).__name__} without a database"
+    if vars(context).keys() != attributes:  # a later revision can read what this one has set
+        context.reason = context.reason or "sets an attribute of the context"
+    return context.reason or tuple(context.statements)
 
 
 class _RecordingContext(RevisionContext):
     """A context without a connection, which records statements."""
 
-    def __init__(self, dialect: sa.Dialect, version_table: str) -> None:
+    def __init__(self, dialect: sa.Dialect, version_table: str, revision: Revision) -> None:
         super().__init__(dialect, None, version_table)
         self.statements: list[str] = []
+        self.reason: str | None = None  # for which the recording was stopped
+        self._file = revision.path
         self.named_type: TypeName | None = None  # that the next statement creates for a table
-        self.has_block = self.is_stopped = False
         del self.connection  # see `__getattr__`
         impl: Any = self.impl
         impl.__class__ = new_class("Recording", (_RecordingImpl, type(impl)))
@@ -184,31 +168,55 @@ class _RecordingContext(RevisionContext):
     def __getattr__(self, name: str) -> Any:
         """Stop the recording at the connection, and at what an earlier revision may have set."""
         if not name.startswith("__"):
-            self.stop()
+            self.stop(f"uses {name} of the context")
         return super().__getattr__(name)
 
     @contextlib.contextmanager
     def autocommit_block(self) -> Iterator[None]:
         """Stop the recording on PostgreSQL; SQLite needs no block."""
         if self.dialect.name == "postgresql":
-            self.has_block = True
-            self.stop()
+            self.stop(_BLOCK)
         yield
 
-    def stop(self, *_: object, **__: object) -> Any:
-        """Stop the recording, even if the revision catches the error."""
-        self.is_stopped = True
+    def stop(self, reason: str, *_: object) -> Any:
+        """Stop the recording for a *reason*, even if the revision catches the error."""
+        line = line_in(self._file)
+        self.reason = self.reason or reason + (f" (line {line})" if line else "")
         refuse()
 
-    begin_transaction = get_current_heads = get_current_revision = stop
-    _in_connection_transaction = run_migrations = stamp = stop
+    def _stop(self, *_: object, **__: object) -> Any:
+        self.stop("uses the transaction or the version")
+
+    begin_transaction = get_current_heads = get_current_revision = _stop
+    _in_connection_transaction = run_migrations = stamp = _stop
+
+
+class _Named:
+    """A connection, an engine or a dialect, of which only the name of the dialect can be read."""
+
+    _context: _RecordingContext
+
+    def __init__(self, context: _RecordingContext, **values: object) -> None:
+        vars(self).update(values, _context=context)
+
+    def _stop(self, *_: object) -> Any:
+        self._context.stop("uses its connection")
+
+    __getattr__ = __setattr__ = __repr__ = __str__ = _stop
+    __class__ = property(_stop)  # `isinstance` reads it
+
+
+def _bind(context: _RecordingContext) -> _Named:
+    name = context.dialect.name
+    dialect = _Named(context, name=name)
+    return _Named(context, dialect=dialect, engine=_Named(context, name=name, dialect=dialect))
 
 
 class _RecordingImpl(DefaultImpl):
     """Alembic's implementation of the operations, which records statements."""
 
     recording: _RecordingContext
-    bind = property(lambda impl: impl.recording.stop())
+    bind = property(lambda impl: _bind(impl.recording))
     static_output = refuse
 
     def _exec(
@@ -221,22 +229,22 @@ class _RecordingImpl(DefaultImpl):
         if isinstance(construct, str):
             construct = sa.text(construct)
         if execution_options or params or construct.get_execution_options():
-            self.recording.stop()
+            self.recording.stop("sends options or parameters")
         constructs = [construct]
         dialect = self.dialect
         if multiparams is not None:
             # Other drivers than psycopg may send one insert of all rows, as a trigger can see.
             is_joined = len(multiparams) > 1 and getattr(dialect, "joins_rows", False)
             if is_joined or not _are_plain(multiparams):
-                self.recording.stop()
+                self.recording.stop("inserts rows whose text depends on the driver")
             constructs = [construct.values(**row) for row in multiparams]
         for one in constructs:
             try:
                 text = _render(one, dialect)
             except Unrecordable:
-                self.recording.stop()
+                self.recording.stop("has a value or a construct without an equal text")
             if "\0" in text or _needs_guard(text, dialect.name):
-                self.recording.stop()
+                self.recording.stop("sends a PRAGMA, or a command about the transaction")
             if self.recording.named_type:
                 text = TypeStatement(text)
                 text.named_type = self.recording.named_type
@@ -266,12 +274,12 @@ class _EventConnection:
     def execute(self, construct: Any, *parameters: object) -> None:
         """Record DDL; stop at anything else."""
         if parameters or not isinstance(construct, ExecutableDDLElement):
-            self._context.stop()
+            self._context.stop("uses its connection")
         self._context.impl.execute(construct)
 
     def _run_ddl_visitor(self, visitor: Any, element: Any, **options: Any) -> None:
         if options.get("checkfirst"):
-            self._context.stop()
+            self._context.stop("reads whether a type exists")
         # As `NamedType._check_for_name_in_memos` of SQLAlchemy 2.1 writes it.
         kind = f"pg_{element.__visit_name__}"
         self._context.named_type = (kind, element.schema, element.name)
@@ -279,7 +287,7 @@ class _EventConnection:
         self._context.named_type = None
 
     def __getattr__(self, _name: str) -> Any:
-        self._context.stop()
+        self._context.stop("uses its connection")
 
 
 def _render(construct: Any, dialect: sa.Dialect) -> str:

@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import inspect
 import os
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
@@ -108,15 +109,12 @@ def parse(source: bytes) -> ast.Module:
         return ast.parse(source)
 
 
-def imported(tree: ast.Module) -> set[str]:
-    """Return the packages that a module imports, at any level; "" for a relative import."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add("" if node.level else (node.module or "").partition(".")[0])
-    return found
+def line_in(file: Path) -> int | None:
+    """Return the line of *file* that this thread is executing, the innermost one; or None."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - a callback of SQLite has no traceback
+    while frame is not None and frame.f_code.co_filename != str(file):
+        frame = frame.f_back
+    return frame.f_lineno if frame else None
 
 
 def describe(

@@ -11,6 +11,7 @@ from tenantry.migration.recorder import (
     Unrecorded,
     may_name_type,
     named_type_of,
+    reason_live,
     record,
 )
 from tenantry.migration.revisions import Revision
@@ -90,8 +91,10 @@ class RunScripts:
 
     def recorded(
         self, dialect: sa.Dialect, wanted: Collection[Applied], most: int
-    ) -> list[tuple[Applied, Recording]]:
+    ) -> list[tuple[Applied, Recording, str | None]]:
         """Return the recordings of at most *most* revisions that are *wanted*, in order.
+
+        Each has the reason for which it runs live, if it does.
 
         Raises:
             BadStream: The directory of revisions cannot be read.
@@ -99,7 +102,14 @@ class RunScripts:
         with self._lock:
             every = ((Applied(one.stream, one.name), one) for one in self.streams.revisions)
             found = islice(((key, one) for key, one in every if key in wanted), most)
-            return [(key, self._record(one, dialect)) for key, one in found]
+            return [
+                (key, self._record(one, dialect), self._why(one, dialect)) for key, one in found
+            ]
+
+    def _why(self, revision: Revision, dialect: sa.Dialect) -> str | None:
+        if not isinstance(self._record(revision, dialect), Unrecorded):
+            return None
+        return reason_live(revision, dialect, self.streams.user_table)
 
     def _types_before(self, dialect: sa.Dialect, start: SchemaRevision) -> frozenset[TypeName]:
         """Return the types that the revisions before *start* have created for their tables."""

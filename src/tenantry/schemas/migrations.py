@@ -180,12 +180,14 @@ class PendingRevisionResponse(Schema, frozen=True):
     """A pending revision, and the SQL that a run would send.
 
     ``sql`` is null for a revision that is not recorded: it runs ``live``, or outside a transaction
-    (``autocommit``), and has no ``findings``. With ``isCut``, the rest of a long text is left out.
+    (``autocommit``), for the ``liveReason``, and has no ``findings``. With ``isCut``, the rest of a
+    long text is left out.
     """
 
     revision: str
     engine: str
     runs_as: RunsAs
+    live_reason: str | None
     sql: str | None
     is_cut: bool
     findings: list[FindingResponse]

@@ -20,12 +20,13 @@ from tests.corpus.shapes import (
     reads,
     text,
     transactions,
+    types,
     upgrades,
 )
 
 TOPICS = (
     *(ddl, data, constructs, drivers, text, reads, orm, enums, batch, code),
-    *(history, transactions, blocks, errors, chance, modules, context, pragmas, upgrades),
+    *(history, transactions, blocks, errors, chance, modules, context, pragmas, types, upgrades),
 )
 SHAPES: dict[str, Shape] = {one.name: one for topic in TOPICS for one in topic.SHAPES}
 assert len(SHAPES) == sum(len(topic.SHAPES) for topic in TOPICS), "two shapes have one name"

@@ -7,7 +7,7 @@ def _table(name: str, kind: str = 'sa.Enum("x", "y", name="kind")') -> str:
     return f'op.create_table("{name}", sa.Column("kind", {kind}))\n'
 
 
-_LIVE = "op.get_bind()\n"
+_LIVE = "op.get_bind().in_transaction()\n"
 _BLOCK = 'with op.get_context().autocommit_block():\n    op.execute("VACUUM note")\n'
 _DOMAIN = 'postgresql.DOMAIN("percent", sa.Integer, check="VALUE < 101")'
 _AT_R1 = VERSION_TABLE + "INSERT INTO alembic_version VALUES ('r1');"
