@@ -26,7 +26,12 @@ export function pendingSql(revisions) {
       ),
       one.findings.length > 0 && findingsOf(one),
       one.sql === null
-        ? el("p", { class: "hint" }, REASONS[one.runsAs], one.liveReason && ` It ${one.liveReason}.`)
+        ? el(
+            "p",
+            { class: "hint" },
+            REASONS[one.runsAs],
+            one.liveReason && ` It ${one.liveReason}.`,
+          )
         : el(
             "pre",
             { class: "code", tabindex: "0", "aria-label": `SQL of ${one.revision}` },
