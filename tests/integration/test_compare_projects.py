@@ -42,7 +42,7 @@ def test_two_projects_are_equal_or_refused(
 ):
     add = "op.add_column('note', sa.Column('text', sa.Text))"
     write(tmp_path, "shop", NOTE, add)
-    write(tmp_path, "club", NOTE, "op.get_bind().rollback()")
+    write(tmp_path, "club", NOTE, "op.get_bind().engine.connect().close()")
 
     status = compare(tmp_path, server_url, engine, "shop", "club")
 
