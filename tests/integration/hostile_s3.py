@@ -1,5 +1,6 @@
 """A small S3 server on loopback that can misbehave in one way at a time."""
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,6 +90,15 @@ class _Handler(BaseHTTPRequestHandler):
         if self.s3.fault != "forgetful":
             self.s3.objects[self.path] = body
         self._answer(b"", HTTPStatus.OK, {"ETag": '"1"'})
+
+    def do_POST(self) -> None:
+        """Remove objects: the library sends a list of one."""
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        keys = re.findall("<Key>(.*?)</Key>", body)
+        for key in keys:
+            self.s3.objects.pop(f"/b/{key}", None)
+        done = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        self._answer(f"<DeleteResult>{done}</DeleteResult>".encode())
 
     def _page(self) -> bytes:
         if self.s3.fault != "endless":

@@ -10,12 +10,19 @@ from tenantry.backup import s3
 from tenantry.backup.archive import Keys
 from tenantry.backup.archives import Archives
 from tenantry.backup.s3 import S3Target, S3Unavailable
+from tenantry.catalog import jobs
+from tenantry.catalog.job_queue import CANCELLED
 from tenantry.kit.pages import Window
 from tenantry.kit.stopping import entered_in_thread, run_in_thread
+from tenantry.services import open_services, system_context
+from tenantry.settings import Settings
+from tests.conftest import provision
 from tests.integration.hostile_s3 import LISTED_AT_ONCE, HostileS3, hostile_s3
 
 PLACE = "s3://b/tenantry"
 PROMPT_SECONDS = 2.0
+# With the interval in which jobs notice it, and the removal of the archive.
+CANCEL_SECONDS_MAX = 6.0
 
 
 @pytest.fixture(name="storage")
@@ -79,6 +86,34 @@ class TestDeadlines:
 
         assert running.cancelled()
         assert time.monotonic() - began < PROMPT_SECONDS
+
+
+class TestCancel:
+    @pytest.mark.parametrize("after", [0, 1], ids=["during the upload", "after it"])
+    async def test_ends_a_backup_at_once_and_leaves_no_archive(
+        self, settings: Settings, storage: HostileS3, after: int
+    ):
+        """A small archive is sent when it is complete."""
+        stored = settings.model_copy(update={"backup_target": PLACE})
+        ctx = system_context("test")
+        async with open_services(stored) as services:
+            made = await provision(services, "acme")
+            storage.fault, storage.after = "silent", after
+            job = await services.queueing.back_up_tenant(ctx, made.tenant)
+            async with asyncio.timeout(20):
+                while len(storage.requests) <= after:  # noqa: ASYNC110 - of another thread
+                    await asyncio.sleep(0.01)
+            began = time.monotonic()
+            await services.queueing.cancel(ctx, job.id)
+            async with asyncio.timeout(20):
+                found = await jobs.get(services.catalog, job.id)
+                while found.finished_at is None:
+                    await asyncio.sleep(0.05)
+                    found = await jobs.get(services.catalog, job.id)
+
+        assert (found.state, found.error) == ("failed", CANCELLED)
+        assert time.monotonic() - began < CANCEL_SECONDS_MAX
+        assert not storage.objects
 
 
 class TestListing:

@@ -94,7 +94,8 @@ async def _back_up(
             await run_in_thread(lambda _stop: writer.add_record(record))
             await _write(copying, writer, url=url, progress=progress, folder=target.folder)
             await asyncio.sleep(0)  # a cancellation from before ends the job here
-            progress.is_final = True  # next, the archive gets its name
+            progress.is_final = target.names_at_once  # next, the archive gets its name
+        progress.is_final = True
         return await finish_audited(ctx, copying, job, progress, "backup.create")
 
 

@@ -5,6 +5,7 @@ These functions block: call them in a thread. Each call has a deadline, and ends
 its thread is stopped.
 """
 
+import contextlib
 import io
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, TypeVar
 from tenantry.backup.archive import TAIL_BYTES, Sink
 from tenantry.backup.targets import ArchiveNotFound, checked_name, is_name
 from tenantry.kit.errors import Invalid, TenantryError, Unavailable
-from tenantry.kit.stopping import Stopped, current_stop
+from tenantry.kit.stopping import Stop, Stopped, current_stop
 
 Result = TypeVar("Result")
 
@@ -28,6 +29,8 @@ UPLOADS_MAX = 2
 ANSWER_SECONDS_MAX = 10.0
 # For one call that sends or returns up to a part: at least 140 kB/s.
 PART_SECONDS_MAX = 60.0
+# For the removal of an archive whose upload was cancelled while it was completed.
+DISCARD_SECONDS_MAX = 1.5
 RETRIES_MAX = 3
 # Objects under the prefix, of which each page of a list has 1,000: 20 MB.
 OBJECTS_MAX = 100_000
@@ -60,6 +63,7 @@ class S3Target:
     """
 
     folder = None
+    names_at_once = False
 
     def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
         try:
@@ -101,16 +105,13 @@ class S3Target:
             )
         sink = _Writer(writer, self._call)
         yield sink
-        self._call(writer.close, seconds=PART_SECONDS_MAX)
         try:
-            kept = self.size(name)
-        except ArchiveNotFound:
-            kept = 0
-        if kept != sink.size:
-            raise S3Unavailable(
-                f"The backup storage {self._url} accepted {sink.size:,} bytes of {name}, and has "
-                f"{kept:,}: do not use it before that is corrected."
-            )
+            self._call(writer.close, seconds=PART_SECONDS_MAX)
+            self._check_kept(name, sink.size)
+        except Stopped:
+            with contextlib.suppress(Exception):  # the storage may have completed it
+                Stop().call(partial(self._delete, name), seconds=DISCARD_SECONDS_MAX)
+            raise
 
     def names(self) -> list[str]:
         """Return the names of the archives.
@@ -157,11 +158,30 @@ class S3Target:
 
     def remove(self, name: str) -> None:
         """Remove an archive."""
-        self._call(lambda: self._s3.delete_async(self._store, name))
+        self._call(partial(self._delete, name))
 
     def remove_partial(self) -> list[str]:
         """Return nothing: the storage removes incomplete uploads by its lifecycle rule."""
         return []
+
+    def _delete(self, name: str) -> Awaitable[None]:
+        return self._s3.delete_async(self._store, name)  # type: ignore[no-any-return]
+
+    def _check_kept(self, name: str, written: int) -> None:
+        """Check that the storage has all bytes of a new archive.
+
+        Raises:
+            S3Unavailable: It has not.
+        """
+        try:
+            kept = self.size(name)
+        except ArchiveNotFound:
+            kept = 0
+        if kept != written:
+            raise S3Unavailable(
+                f"The backup storage {self._url} accepted {written:,} bytes of {name}, and has "
+                f"{kept:,}: do not use it before that is corrected."
+            )
 
     def _call(
         self,

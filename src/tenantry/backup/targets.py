@@ -93,7 +93,13 @@ def checked_name(name: str) -> str:
 
 
 class Destination(Protocol):
-    """Where an archive is written to."""
+    """Where an archive is written to.
+
+    Attributes:
+        names_at_once: Whether an archive gets its name in a moment, which no cancellation ends.
+    """
+
+    names_at_once: bool
 
     @property
     def folder(self) -> Path | None:
@@ -159,6 +165,7 @@ class StreamTarget:
     """A `Destination`: a stream, which gets one archive."""
 
     folder = None
+    names_at_once = True
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -182,6 +189,8 @@ class FolderTarget:
     Args:
         folder: Created when it is needed; files in it have the mode 0600.
     """
+
+    names_at_once = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
