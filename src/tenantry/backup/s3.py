@@ -29,7 +29,7 @@ UPLOADS_MAX = 2
 ANSWER_SECONDS_MAX = 10.0
 # For one call that sends or returns up to a part: at least 140 kB/s.
 PART_SECONDS_MAX = 60.0
-# For the removal of an archive whose upload was cancelled while it was completed.
+# For the removal of an archive if its upload was cancelled during its completion.
 DISCARD_SECONDS_MAX = 1.5
 RETRIES_MAX = 3
 # Objects under the prefix, of which each page of a list has 1,000: 20 MB.
@@ -165,7 +165,7 @@ class S3Target:
         return []
 
     def _delete(self, name: str) -> Awaitable[None]:
-        return self._s3.delete_async(self._store, name)  # type: ignore[no-any-return]
+        return self._s3.delete_async(self._store, name)
 
     def _check_kept(self, name: str, written: int) -> None:
         """Check that the storage has all bytes of a new archive.

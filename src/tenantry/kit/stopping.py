@@ -89,7 +89,7 @@ class Stop:
     def call(self, work: Callable[[], Awaitable[Result]], *, seconds: float) -> Result:
         """Wait for what *work* returns in an event loop of its own, and a thread of its own.
 
-        For libraries whose blocking calls can neither be cancelled nor given a deadline.
+        For libraries with blocking calls that can neither be cancelled nor given a deadline.
 
         Raises:
             Stopped: The work was stopped.
