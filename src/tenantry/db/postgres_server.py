@@ -90,8 +90,8 @@ _OWN = """
 SELECT datname FROM pg_database
 WHERE pg_catalog.starts_with(datname, $1) AND pg_get_userbyid(datdba) = current_user
 """
-# The server continues a CREATE DATABASE after its client was killed. Only sessions of roles that our
-# role belongs to are terminated, and only for a name that Tenantry has made up.
+# The server continues a CREATE DATABASE after its client was killed. Only sessions of roles that
+# our role belongs to are terminated, and only for a name that Tenantry has made up.
 _END_CREATION = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE state = 'active' AND pg_catalog.starts_with(query, $1) AND pg_has_role(usesysid, 'MEMBER')

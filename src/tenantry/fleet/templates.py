@@ -44,8 +44,8 @@ class Templates:
     catalog like a tenant in provisioning, so that it is removed in the same way after a crash.
 
     Attributes:
-        uncleared: Templates in creation with a row that could not be released. `Lifecycle.reap` removes
-            them, because others do not remove what a live process owns.
+        uncleared: Templates in creation with a row that could not be released. `Lifecycle.reap`
+            removes them, because others do not remove what a live process owns.
     """
 
     def __init__(
