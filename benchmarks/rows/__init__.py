@@ -7,6 +7,7 @@ from benchmarks.figures import Figure
 from benchmarks.rows import (
     assistants,
     blogs,
+    commands,
     copies,
     fairness,
     logins,
@@ -37,4 +38,5 @@ ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "million-postgresql": million.on_postgresql,
     "copies-sqlite": copies.on_sqlite,
     "copies-postgresql": copies.on_postgresql,
+    "commands": commands.on_sqlite,
 }

@@ -16,7 +16,7 @@ from tests.acceptance.commands import Commands, every_command
 # Importing any of them takes longer than all that help needs.
 SLOW = {
     *("sqlalchemy", "alembic", "uvicorn", "starlette", "mcp", "asyncpg", "aiosqlite", "psycopg"),
-    *("rich", "msgspec", "structlog", "cryptography", "argon2", "pydantic_settings"),
+    *("rich", "msgspec", "structlog", "cryptography", "argon2", "pydantic"),
 }
 TENANTRY = Path(sys.executable).with_name("tenantry")
 
@@ -148,7 +148,7 @@ class TestCompletion:
     def test_of_a_tenant_imports_no_more_than_the_settings_need(self, tmp_path: Path):
         words = {"_TENANTRY_COMPLETE": "complete_bash", "COMP_WORDS": "tenantry tenant show A"}
 
-        assert _imported(tmp_path, **words, COMP_CWORD="3") & SLOW <= {"pydantic_settings"}
+        assert _imported(tmp_path, **words, COMP_CWORD="3") & SLOW <= {"pydantic"}
 
     @pytest.mark.slow
     def test_offers_tenants_and_runs(self, tenantry: Commands):

@@ -64,8 +64,23 @@ def new_group(description: str = "") -> Commands:
     )
 
 
+def with_defaults(parameters: list[Any]) -> list[Any]:
+    """Return *parameters*, with False as the default of each flag without one.
+
+    Typer imports pydantic to convert None, which takes longer than the rest of a help text.
+    """
+    for one in parameters:
+        if getattr(one, "is_flag", False) and one.default is None:
+            one.default = False
+    return parameters
+
+
 class Group(TyperGroup):
     """A group of commands. Without a command, it prints its help and exits with `USAGE`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, and the option of the help text."""
+        return with_defaults(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the arguments of the command.

@@ -16,6 +16,8 @@ import typer
 from typer._click.shell_completion import CompletionItem
 from typer.core import TyperArgument, TyperCommand, TyperOption
 
+from tenantry.cli.commands import with_defaults
+
 FILE = Path(__file__).with_name("commands.json")
 
 
@@ -80,6 +82,10 @@ def _record_parameter(parameter: Any, context: Any) -> dict[str, Any]:
 
 
 class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, and the option of the help text."""
+        return with_defaults(super().get_params(ctx))
+
     def invoke(self, ctx: Any) -> Any:
         """Reject a last argument that would be the value of an option, and prints no help."""
         raise typer.BadParameter("the last argument is the value of an option.", ctx=ctx)
