@@ -24,7 +24,7 @@ from tenantry.backup.job_worker import JobWorker
 from tenantry.backup.jobs import Copying
 from tenantry.backup.opening import backups_of, secret_of
 from tenantry.backup.queueing import Queueing
-from tenantry.catalog import audit, job_cleanup, password_attempts, tenant_counts
+from tenantry.catalog import audit, job_cleanup, password_attempts, stored_plans, tenant_counts
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
@@ -35,6 +35,7 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adoption import Adoption
+from tenantry.fleet.approval import Rules
 from tenantry.fleet.deletion import Deletion
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.dry_run import Previewer
@@ -208,6 +209,8 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     drift = DriftCheck(lifecycle=lifecycle, concurrency=most)
     copying, queueing, job_worker = backups_of(settings, lifecycle, drift)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=most)
+    rules = Rules.of(settings)
+    fleet = Fleet(catalog, worker, previewer, streams, metrics=metrics, rules=rules, pace=pace)
     return Services(
         settings=settings,
         catalog=catalog,
@@ -215,7 +218,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         identifier=Identifier(catalog, tokens, usage),
         storage=_storage(settings, databases),
         folding=Folding(),
-        fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics, pace=pace),
+        fleet=fleet,
         worker=worker,
         watchers=Watchers(catalog, worker),
         lifecycle=lifecycle,
@@ -342,6 +345,7 @@ async def _keep_house(services: Services) -> None:
             await services.lifecycle.reap()
             await services.fleet.remove_unplanned()
             await services.deletion.purge_expired(system_context("housekeeping"))
+            await stored_plans.prune(services.catalog, now=utc_now())
             await job_cleanup.prune(services.catalog, before=utc_now() - JOBS_KEPT)
             await services.usage.write()
             await services.sign_ins.write()

@@ -183,6 +183,17 @@ class Settings(BaseSettings):
         description="How long a migration run waits for a tenant server that is down; then its "
         "tenants fail.",
     )
+    plan_days: int = Field(
+        30,
+        ge=1,
+        le=3650,
+        description="Days for which the plan of a dry run can be started. The newest 200 are kept.",
+    )
+    require_plan: Literal["", "1", "other"] = Field(
+        "",
+        description="`1`: a migration run needs the plan of a dry run or a rehearsal. `other`: one "
+        "that another admin has made; all commands together count as one. Empty: no plan needed.",
+    )
     migration_driver: str = Field(
         "psycopg",
         pattern=r"^[a-z][a-z0-9_]{0,31}$",

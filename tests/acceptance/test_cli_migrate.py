@@ -321,8 +321,10 @@ class TestMigratePlan:
         for one in planned.data["details"]:
             assert one["pendingMigrations"] == "0001_create_widgets"
             assert one["error"] is None
-        assert "2 of 2 tenants rehearsed, and rolled back" in printed.stdout
-        assert again == planned.data
+        assert "2 tenants rehearsed at " in printed.stdout
+        assert "UTC, and rolled back: 2 passed, 0 at the head, 0 failed." in printed.stdout
+        assert again["plan"]["digest"] == planned.data["plan"]["digest"]
+        assert {**again, "plan": None} == {**planned.data, "plan": None}
         assert tenantry("migrate", "history", "--json").data["totalCount"] == 0
 
     def test_warns_of_statements(self, tenantry: Commands):
@@ -355,7 +357,8 @@ class TestMigratePlan:
         assert ended.status == 1
         assert "acme" in ended.stdout
         assert "widgets" in ended.stdout
-        assert "1 of 2 tenants rehearsed" in ended.stdout
+        assert ": 1 passed, 0 at the head, 1 failed." in ended.stdout
+        assert "Add --passed-only to migrate the 1 that passed." in ended.stderr
 
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
     def test_does_not_count_what_cannot_be_rehearsed_as_failed(self, tenantry: Commands):
@@ -374,9 +377,7 @@ class TestMigratePlan:
 
         assert ended.status == 0
         assert "Not rehearsed" in ended.stdout
-        assert "0 of 1 tenant rehearsed, and rolled back, 0 at the head, 0 failed, 1 not" in (
-            ended.stdout
-        )
+        assert ": 0 passed, 0 at the head, 0 failed, 1 not rehearsed." in ended.stdout
         assert (data["pending"], data["failed"]) == (1, 0)
         assert "rehearsed" in data["details"][0]["error"]
 
@@ -390,6 +391,55 @@ class TestMigratePlan:
         assert [one["customerId"] for one in planned["details"]] == [made["id"]]
         assert stranger.status == 2
         assert "tenant list" in only_line(stranger.stderr)
+
+
+class TestMigrateWithPlan:
+    @pytest.mark.slow
+    def test_runs_what_was_planned_and_nothing_else(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.break_tenant(tenantry.create_tenant("acme"))
+        tenantry.create_tenant("globex")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+        plan = ("migrate", "plan", "--rehearse", "--label", "trial", "--json")
+        planned = tenantry(*plan, **migrations).data["plan"]
+        file = Path(migrations["TENANTRY_TENANT_MIGRATIONS"], "versions/0001_create_widgets.py")
+        file.write_text(CREATE_WIDGETS.replace("widgets", "gadgets"))
+
+        start = ("migrate", "all", "--plan", planned["id"])
+        changed = tenantry(*start, **migrations)
+        file.write_text(CREATE_WIDGETS)
+        passed = tenantry(*start, "--passed-only", "--json", **migrations)
+        listed = tenantry("migrate", "plans")
+        (item,) = tenantry("migrate", "plans", "--json").data["items"]
+        shown = tenantry("migrate", "plans", planned["id"])
+        detail = tenantry("migrate", "plans", planned["id"], "--json").data
+        run = tenantry("migrate", "show", "--json").data
+
+        assert (changed.status, "user:0001_create_widgets has changed" in changed.stderr) == (
+            2,
+            True,
+        )
+        assert (passed.status, passed.data["total"], passed.data["success"]) == (0, 1, 1)
+        assert planned["id"] in listed.stdout
+        assert (item["digest"], item["passedCount"], item["failedCount"]) == (
+            planned["digest"],
+            1,
+            1,
+        )
+        assert item["runId"] == run["id"] == passed.data["runId"]
+        assert ": 1 passed, 0 at the head, 1 failed" in shown.stdout
+        assert [one["customerName"] for one in detail["details"]] == ["acme", "globex"]
+        assert (detail["causes"][0]["count"], run["planId"]) == (1, planned["id"])
+        assert f"plan     {planned['id']}" in tenantry("migrate", "show").stdout
+
+    def test_is_refused_without_one_that_exists_or_is_needed(self, alone: Commands):
+        alone.create_admin()
+        unknown = alone("migrate", "all", "--plan", str(UUID(int=1)))
+        needed = alone("migrate", "all", TENANTRY_REQUIRE_PLAN="1")
+
+        assert "There is no plan with this id" in only_line(unknown.stderr)
+        assert "TENANTRY_REQUIRE_PLAN" in only_line(needed.stderr)
+        assert unknown.status == needed.status == 2
 
 
 class TestMigrateOptions:

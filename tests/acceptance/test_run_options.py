@@ -20,6 +20,7 @@ from tests.acceptance.shapes import (
     MIGRATION_RESULT,
     MIGRATION_RUN,
     Shape,
+    is_a,
     is_count,
     is_flag,
     is_guid,
@@ -80,6 +81,7 @@ PREVIEW: Shape = {
         {"pendingMigrations": is_text, "medianMs": is_count, "customerCount": is_count}
     ),
     "expectedMs": maybe(is_count),
+    "plan": maybe(is_a({"id": is_guid, "digest": is_text})),
 }
 
 

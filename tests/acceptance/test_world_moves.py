@@ -127,6 +127,7 @@ async def _ids(clients: dict[str, httpx.AsyncClient]) -> dict[str, list[str]]:
     return {
         "tenantId": await listed("/api/admin/", "/api/admin/tenants", "id"),
         "runId": await listed("/api/admin/", "/api/admin/migration-runs", "id"),
+        "planId": await listed("/api/admin/", "/api/admin/plans", "id"),
         "postId": await listed("/api/tenant/", "/api/tenant/blog/posts", "id"),
         "slug": await listed("/api/public/", "/api/public/blog/posts", "slug"),
     }

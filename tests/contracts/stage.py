@@ -155,6 +155,9 @@ async def _find_ids(stage: Stage) -> None:
         stage, "POST", f"{base}/mcp-tokens", name="spare", userId=str(stage.world.acme.owner.id)
     )
     await as_admin(stage, "POST", "/api/admin/tenants/migrate-all")
+    dry_run = await as_admin(stage, "POST", "/api/admin/tenants/migrate-all", dryRun=True)
+    plan = dry_run["plan"]
+    assert isinstance(plan, dict)
     job = await as_admin(stage, "POST", f"{base}/backup")
     written = stage.ledger.dump(stage.world.acme.tenant)["tenantry_post"]
     runs = await as_admin(stage, "GET", "/api/admin/tenants/migration-history")
@@ -168,6 +171,7 @@ async def _find_ids(stage: Stage) -> None:
         tokenId=str(token["id"]),
         jobId=str(job["id"]),
         runId=listed[0]["id"],
+        planId=plan["id"],
         slug="hello-from-acme",
         postId=str(written[0]["id"]),
     )

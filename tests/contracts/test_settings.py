@@ -41,6 +41,8 @@ WRONG = {
     "METRICS_PORT": ["-1", "65536", "x"],
     "MIGRATION_DRIVER": ["Psycopg", "psycopg 2", "a" * 33, "../x"],
     "PASSWORD_THREADS": ["0", "65", "x"],
+    "PLAN_DAYS": ["0", "3651", "x"],
+    "REQUIRE_PLAN": ["0", "yes", "Other"],
     "PUBLIC_URL": ["cms.example.com", "ftp://cms.example.com", "https://cms.example.com/a"],
     "REQUESTS_PER_MINUTE": ["0", "59", "100000001", "x"],
     "SERVER_PATIENCE_S": ["0", "-1", "86401", "nan", "soon"],

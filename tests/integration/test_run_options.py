@@ -13,8 +13,13 @@ from tenantry.catalog import audit, runs
 from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.dry_run import Previewer
-from tenantry.fleet.migration_runs import PREVIEWED_MAX, PREVIEWS_MAX
-from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
+from tenantry.fleet.migration_runs import PREVIEWS_MAX
+from tenantry.fleet.run_options import (
+    EVERY_ACTIVE_TENANT,
+    PREVIEWED_MAX,
+    BadRunOptions,
+    RunOptions,
+)
 from tenantry.fleet.status import SchemaStatus, schema_status
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window

@@ -20,7 +20,7 @@ from tenantry.catalog.jobs import is_frozen
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
-from tenantry.catalog.tables import migration_run, tenant, tenant_migration
+from tenantry.catalog.tables import migration_run, plan_tenant, tenant, tenant_migration
 from tenantry.catalog.tenants import TenantState, is_migrated, is_ready
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, parameters
@@ -43,12 +43,16 @@ class Selection(msgspec.Struct, frozen=True):
         cause: Only the tenants that failed with this cause; needs `retry_of`.
         head: Only the tenants that were not last seen at this revision, or that failed in their
             latest attempt.
+        plan_id: Only the tenants of this stored plan.
+        has_passed: With `plan_id`: only the tenants that its rehearsal has passed.
     """
 
     tenant_ids: Sequence[UUID] | None = None
     retry_of: UUID | None = None
     cause: str | None = None
     head: str | None = None
+    plan_id: UUID | None = None
+    has_passed: bool | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -104,6 +108,8 @@ _CONDITIONS = {
     "head": sa.or_(
         tenant.c.schema_revision.is_distinct_from(_head), tenant.c.failing_run_id.is_not(None)
     ),
+    "plan_id": plan_tenant.c.plan_id == sa.bindparam("plan_id", type_=sa.Uuid),
+    "has_passed": plan_tenant.c.has_passed == sa.bindparam("has_passed", type_=sa.Boolean),
 }
 _SELECTED_COLUMNS = (
     tenant.c.id.label("tenant_id"),
@@ -118,11 +124,12 @@ _ADD = Statement[Any](
         success_count=0,
         failed_count=0,
         **parameters("id", "planner_id", "started_at", "triggered_by", "head", "label", "retry_of"),
+        **parameters("plan_id"),
     )
 )
 
 
-@functools.cache  # at most 8 choices, and a statement for each
+@functools.cache  # at most 10 choices, and a statement for each
 def _statements(choice: frozenset[str]) -> "_Statements":
     """Return statements with the chosen conditions only, so that an index of them is used."""
     found = (
@@ -130,11 +137,15 @@ def _statements(choice: frozenset[str]) -> "_Statements":
         .where(_is_selected, *(_CONDITIONS[name] for name in sorted(choice)))
         .order_by(tenant.c.id)
     )
+    planned_from: sa.ColumnElement[Any] = sa.cast(sa.null(), sa.String)
+    if "plan_id" in choice:
+        found = found.join_from(tenant, plan_tenant, plan_tenant.c.tenant_id == tenant.c.id)
+        planned_from = plan_tenant.c.position
     some = found.where(tenant.c.id > sa.bindparam("after", type_=sa.Uuid)).limit(_limit)
     some = some.add_columns(
-        sa.bindparam("run", type_=sa.Uuid), sa.bindparam("state", type_=sa.String)
+        sa.bindparam("run", type_=sa.Uuid), sa.bindparam("state", type_=sa.String), planned_from
     )
-    names = [*Selected.__struct_fields__, "run_id", "state"]
+    names = [*Selected.__struct_fields__, "run_id", "state", "planned_from"]
     items = sa.insert(tenant_migration).from_select(names, some)
     return _Statements(
         Statement(found.limit(_limit), Selected),
@@ -223,6 +234,7 @@ async def add(
     head: str | None = None,
     label: str | None = None,
     retry_of: UUID | None = None,
+    plan_id: UUID | None = None,
 ) -> None:
     """Insert a run without items, which *planner_id* adds. It is hidden until `begin`."""
     await session.execute(
@@ -234,6 +246,7 @@ async def add(
         head=head,
         label=label,
         retry_of=retry_of,
+        plan_id=plan_id,
     )
 
 

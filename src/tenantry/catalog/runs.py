@@ -70,6 +70,8 @@ class MigrationRun(msgspec.Struct, frozen=True):
             None while items may start.
         retry_of: The earlier run of which it retries the failures.
         not_attempted_count: Tenants that were never started.
+        plan_id: The stored plan that it runs; None without one.
+        held_reason: Why no process works on it now, if none has the files of its plan.
     """
 
     id: UUID
@@ -87,6 +89,13 @@ class MigrationRun(msgspec.Struct, frozen=True):
     stop_reason: str | None = None
     retry_of: UUID | None = None
     not_attempted_count: int = 0
+    plan_id: UUID | None = None
+    held_reason: str | None = None
+
+    @property
+    def held_because(self) -> str | None:
+        """Why no process works on it now; None if it has ended or is being stopped."""
+        return self.held_reason if self.state is RunState.RUNNING else None
 
     @property
     def state(self) -> RunState:
@@ -136,6 +145,8 @@ class RunTenant(msgspec.Struct, frozen=True):
         sequence: Increases in the order in which the items of the run end; there are gaps. None
             before the end.
         cause: The failure group of its error; None for a success.
+        planned_from: The revision at which the plan of the run found the tenant; None without a
+            plan, or if that was unknown.
     """
 
     run_id: UUID
@@ -150,6 +161,7 @@ class RunTenant(msgspec.Struct, frozen=True):
     finished_at: datetime | None
     sequence: int | None = None
     cause: str | None = None
+    planned_from: str | None = None
 
     @property
     def is_attempted(self) -> bool:
@@ -249,6 +261,12 @@ _ENDED_AFTER = Statement(
     .order_by(_item.sequence)
     .limit(_limit),
     RunTenant,
+)
+_held = sa.bindparam("reason", type_=sa.String)
+_HOLD = Statement[Any](
+    sa.update(migration_run)
+    .values(held_reason=_held)
+    .where(_run.id == sa.bindparam("run"), _run.held_reason.is_distinct_from(_held))
 )
 _count = sa.func.count()
 _is_left = sa.or_(
@@ -371,3 +389,8 @@ async def ended_after(
 async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
     """Return the causes of the failures in a run, most frequent first, at most `CAUSES_MAX`."""
     return await session.fetch_all(_FAILURES, run=run_id)
+
+
+async def hold(session: CatalogSession, run_id: UUID, reason: str | None) -> None:
+    """Store why no process works on a run with a plan; None when one does."""
+    await session.execute(_HOLD, run=run_id, reason=reason)

@@ -238,6 +238,9 @@ migration_run = sa.Table(
     sa.Column("planner_id", sa.Uuid, nullable=True),
     # Of the waves that have begun: the tenants that are still to be opened, some at a time.
     sa.Column("unopened_count", sa.Integer, nullable=False, server_default="0"),
+    # The plan that it runs, and why no process works on it now.
+    sa.Column("plan_id", sa.Uuid, nullable=True),
+    sa.Column("held_reason", sa.String, nullable=True),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 
@@ -258,6 +261,8 @@ tenant_migration = sa.Table(
     sa.Column("worker_id", sa.Uuid, nullable=True),
     sa.Column("sequence", sa.Integer, nullable=True),
     sa.Column("cause", sa.String, nullable=True),
+    # In a run with a plan: the revision at which the plan found the tenant.
+    sa.Column("planned_from", sa.String, nullable=True),
     # In the order in which items are claimed, and in the order in which they have ended.
     sa.Index("ix_tenant_migration_state", "run_id", "state", "tenant_id"),
     _index_of_some(
@@ -265,6 +270,47 @@ tenant_migration = sa.Table(
     ),
     sa.Index("ix_tenant_migration_sequence", "run_id", "sequence", unique=True),
     sa.Index("ix_tenant_migration_worker_id", "worker_id"),
+)
+
+# A dry run or a rehearsal, to be run as it was reviewed: see `catalog.stored_plans`.
+plan = sa.Table(
+    "plan",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.Column("actor", sa.String, nullable=False),
+    # False while its tenants are added; it is hidden then.
+    sa.Column("is_complete", sa.Boolean, nullable=False),
+    sa.Column("is_rehearsed", sa.Boolean, nullable=False),
+    # The options of the run, its files and its revisions, as JSON.
+    sa.Column("options", Records, nullable=False),
+    sa.Column("label", sa.String, nullable=True),
+    sa.Column("head", sa.String, nullable=False),
+    sa.Column("digest", sa.String, nullable=False),
+    sa.Column("files", Records, nullable=False),
+    sa.Column("revisions", Records, nullable=False),
+    sa.Column("total_count", sa.Integer, nullable=False),
+    sa.Column("pending_count", sa.Integer, nullable=False),
+    sa.Column("passed_count", sa.Integer, nullable=False),
+    sa.Column("up_to_date_count", sa.Integer, nullable=False),
+    sa.Column("failed_count", sa.Integer, nullable=False),
+    # The run that was started with it: there is at most one.
+    sa.Column("run_id", sa.Uuid, nullable=True),
+    sa.Index("ix_plan_expires_at", "expires_at"),
+)
+
+plan_tenant = sa.Table(
+    "plan_tenant",
+    metadata,
+    sa.Column("plan_id", sa.ForeignKey(plan.c.id), primary_key=True),
+    sa.Column("tenant_id", sa.Uuid, primary_key=True),
+    sa.Column("tenant_name", sa.String, nullable=False),
+    sa.Column("position", sa.String, nullable=True),
+    sa.Column("pending", sa.String, nullable=True),
+    sa.Column("error", sa.String, nullable=True),
+    sa.Column("cause", sa.String, nullable=True),
+    sa.Column("has_passed", sa.Boolean, nullable=False),
 )
 
 _IS_MOVING = "kind = 'move' AND state IN ('queued', 'running', 'dropping')"

@@ -6,11 +6,12 @@ from uuid import UUID
 import typer
 
 from tenantry.access.emails import canonical_email
-from tenantry.catalog import admins, runs
+from tenantry.catalog import admins, runs, stored_plans
 from tenantry.catalog.activity import activity_of
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
-from tenantry.cli import options, output, progress, reports, run_options, session
+from tenantry.catalog.stored_plans import PlanNotFound
+from tenantry.cli import options, output, plan_reports, progress, reports, run_options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import run_ids
 from tenantry.cli.exit_status import ExitStatus
@@ -31,6 +32,7 @@ from tenantry.schemas.migrations import (
     MigrationRunResponse,
     MigrationRunStateResponse,
 )
+from tenantry.schemas.plans import PlanDetailResponse, PlanPage
 from tenantry.services import open_services
 
 group = new_group("Migrate every tenant database.")
@@ -86,28 +88,66 @@ async def plan(
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
     only_behind: run_options.OnlyBehind = False,
+    wave: run_options.Waves = None,
+    max_failures: run_options.MaxFailures = None,
+    label: run_options.Label = None,
     rehearse: Annotated[
         bool, typer.Option(help="Run pending revisions, with their locks, and roll them back.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Inspect every tenant's database, and print what a run would do.
+    """Inspect every tenant's database, print what a run would do, and store it as a plan.
 
-    Nothing is changed. The exit status is 1 if a tenant has failed. A tenant with pending revisions
-    that cannot be rehearsed has not failed.
+    No tenant is changed. `migrate all --plan` runs exactly the plan. The exit status is 1 if a
+    tenant has failed. A tenant with pending revisions that cannot be rehearsed has not failed.
     """
     async with session.opened() as services:
         await progress.check_revisions(services)
         chosen = await run_options.options_of(
-            services.catalog, named=tenant, retry=retry, only_behind=only_behind
+            services.catalog,
+            named=tenant,
+            retry=retry,
+            waves=wave,
+            max_failures=max_failures,
+            label=label,
+            only_behind=only_behind,
         )
         preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
     if as_json:
         output.show_json(MigrationPreviewResponse.of(preview))
     else:
-        reports.show_preview(preview, rehearsed=rehearse)
+        plan_reports.show_preview(preview, rehearsed=rehearse)
     if preview.failed:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
+@group.command("plans")
+async def plans(
+    plan_id: Annotated[
+        str | None, typer.Argument(metavar="[PLAN]", help="The id of a plan. Default: list them.")
+    ] = None,
+    *,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_DEFAULT,
+    as_json: options.Json = False,
+) -> None:
+    """List the stored plans, the newest first, or show one with the result of each tenant."""
+    async with session.opened() as services:
+        catalog = services.catalog
+        if plan_id is None:
+            found = await stored_plans.page(catalog, Window(page, page_size))
+            if as_json:
+                output.show_json(PlanPage.of_page(found))
+            else:
+                plan_reports.show_plans(found)
+            return
+        plan = await stored_plans.get(catalog, read_id(plan_id, PlanNotFound))
+        causes = await stored_plans.causes(catalog, plan.id)
+        tenants = [one async for one in stored_plans.each_tenant(catalog, plan.id)]
+    if as_json:
+        output.show_json(PlanDetailResponse.of_plan(plan, causes, tenants))
+    else:
+        plan_reports.show_plan(plan, causes, tenants)
 
 
 @group.command("all")
@@ -122,6 +162,8 @@ def migrate_fleet(
     wave: run_options.Waves = None,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
+    plan: run_options.PlanId = None,
+    passed_only: run_options.PassedOnly = False,
     as_json: options.Json = False,
 ) -> None:
     """Migrate every active tenant to the newest revision."""
@@ -142,7 +184,13 @@ def migrate_fleet(
                 label=label,
                 only_behind=only_behind,
             )
-            return await progress.migrate_all(services, triggered_by=email, options=chosen)
+            return await progress.migrate_all(
+                services,
+                triggered_by=email,
+                options=chosen,
+                plan_id=None if plan is None else read_id(plan, PlanNotFound),
+                passed_only=passed_only,
+            )
 
     ended = process.run(migrate())
     if as_json:

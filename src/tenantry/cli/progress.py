@@ -94,17 +94,27 @@ class WatchLeft(RunContinues):
     """This process received a signal to stop watching; the run continues."""
 
 
-async def migrate_all(services: Services, *, triggered_by: str, options: RunOptions) -> Found:
+async def migrate_all(
+    services: Services,
+    *,
+    triggered_by: str,
+    options: RunOptions,
+    plan_id: UUID | None = None,
+    passed_only: bool = False,
+) -> Found:
     """Plan a run, and work on it here until it has ended.
 
     Args:
         services: The services of this process; their worker works on every run.
         triggered_by: The e-mail address of the admin that starts the run.
         options: The tenants and the options of the run.
+        plan_id: The plan that it runs, if any.
+        passed_only: Whether it has only the tenants that the rehearsal of the plan passed.
 
     Raises:
         BadStream: The directory of revisions cannot be read; no run was created.
         BadRunOptions, BadText, MigrationRunNotFound: An option is invalid; no run was created.
+        PlanNotFound, PlanChanged, Conflict: The plan cannot be started; no run was created.
         RunLeft: This process received a signal to stop.
         DatabaseUnavailable: The catalog has not answered for `TENANTRY_SERVER_PATIENCE_S`.
     """
@@ -116,7 +126,11 @@ async def migrate_all(services: Services, *, triggered_by: str, options: RunOpti
 
     with signals.handled(begin_to_stop), shown_on(output.progress()) as show:
         run_id = await services.fleet.plan(
-            session.context(), triggered_by=triggered_by, options=options
+            session.context(),
+            triggered_by=triggered_by,
+            options=options,
+            plan_id=plan_id,
+            passed_only=passed_only,
         )
         run = await _follow(
             services.catalog,

@@ -1,6 +1,5 @@
 """Migration runs and the state of the fleet, as text."""
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -10,8 +9,6 @@ from rich.text import Text
 from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, MigrationState, RunTenant
 from tenantry.cli import output
 from tenantry.cli.progress import Found, waiting_text
-from tenantry.fleet.dry_run import Preview, TenantPreview
-from tenantry.fleet.pending_sql import PendingRevision
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
 
@@ -24,56 +21,8 @@ class StatusResponse(SchemaStatusResponse, frozen=True):
     running: list[MigrationRunStateResponse]
 
 
-def show_preview(preview: Preview, *, rehearsed: bool) -> None:
-    """Print what a run would do: one line for all tenants at the same revision."""
-    alike = Counter((one.current_revision, one.pending_migrations) for one in preview.details)
-    columns = [output.number("Tenants"), output.unwrapped("Revision"), "Pending"]
-    rows = [
-        (f"{count:,}", revision, "nothing" if pending is None else pending.replace(",", ", "))
-        for (revision, pending), count in alike.most_common()
-        if pending != ""
-    ]
-    _show_table(columns, rows)
-    _show_live(preview.revisions)
-    _show_findings(preview.revisions)
-    failed = [one for one in preview.details if one.error is not None and one.is_rehearsable]
-    skipped = [one for one in preview.details if not one.is_rehearsable]
-    _show_failures(_by_error(failed))
-    _show_failures(_by_error(skipped), heading="Not rehearsed")
-    done = "rehearsed, and rolled back" if rehearsed else "pending"
-    not_rehearsed = f", {len(skipped):,} not rehearsed" if skipped else ""
-    output.show_line(
-        f"{preview.pending - len(skipped):,} of {_tenants(preview.total)} {done}, "
-        f"{preview.up_to_date:,} at the head, {preview.failed:,} failed{not_rehearsed}."
-    )
-
-
-def _show_live(revisions: Sequence[PendingRevision]) -> None:
-    """Print which pending revisions are not recorded, and why; equal ones of two engines once."""
-    columns = ["Runs live", "Why"]
-    rows = [(one.revision, one.live_reason) for one in revisions if one.live_reason is not None]
-    _show_table(columns, list(dict.fromkeys(rows)))
-
-
-def _show_findings(revisions: Sequence[PendingRevision]) -> None:
-    """Print the hints about the statements of pending revisions; equal ones of two engines once."""
-    columns = ["Warning in", output.number("Statement"), "What it does"]
-    rows = [
-        (one.revision, f"{found.statement_number:,}", found.message)
-        for one in revisions
-        for found in one.findings
-    ]
-    _show_table(columns, list(dict.fromkeys(rows)))
-
-
-def _by_error(previews: Sequence[TenantPreview]) -> list[tuple[int, str, str | None]]:
-    """Return each error with its count and the name of one tenant, the most frequent first."""
-    samples = {one.error: one.tenant_name for one in reversed(previews)}
-    counts = Counter(one.error for one in previews)
-    return [(count, samples[error], error) for error, count in counts.most_common()]
-
-
-def _tenants(count: int) -> str:
+def tenants_text(count: int) -> str:
+    """Return a number of tenants in words."""
     return "1 tenant" if count == 1 else f"{count:,} tenants"
 
 
@@ -90,15 +39,16 @@ def _show_causes(found: Found) -> None:
         (one.count, samples[one.sample_tenant_id].tenant_name, samples[one.sample_tenant_id].error)
         for one in found.causes
     ]
-    _show_failures(sorted(rows, key=lambda row: (row[2] or "").startswith(NOT_ATTEMPTED)))
+    show_failures(sorted(rows, key=lambda row: (row[2] or "").startswith(NOT_ATTEMPTED)))
 
 
-def _show_failures(rows: Sequence[tuple[int, str, str | None]], *, heading: str = "Failed") -> None:
+def show_failures(rows: Sequence[tuple[int, str, str | None]], *, heading: str = "Failed") -> None:
+    """Print errors: how many tenants have each, one of these, and the error."""
     columns = [output.number(heading), "For example", "Why"]
-    _show_table(columns, [(f"{count:,}", name, why) for count, name, why in rows])
+    show_long_table(columns, [(f"{count:,}", name, why) for count, name, why in rows])
 
 
-def _show_table(columns: Sequence[output.Header], rows: Sequence[Sequence[object]]) -> None:
+def show_long_table(columns: Sequence[output.Header], rows: Sequence[Sequence[object]]) -> None:
     """Print up to `ROWS_SHOWN_MAX` rows of a table, and an empty line after it."""
     output.show_table(columns, rows[:ROWS_SHOWN_MAX])
     if len(rows) > ROWS_SHOWN_MAX:
@@ -117,7 +67,7 @@ def _summary(found: Found) -> str:
         item.state == MigrationState.SUCCESS and item.applied is None for item in found.items
     )
     verb = "is" if run.total_count == 1 else "are"
-    said = [f"{run.success_count:,} of {_tenants(run.total_count)} {verb} at the head"]
+    said = [f"{run.success_count:,} of {tenants_text(run.total_count)} {verb} at the head"]
     if already:
         said.append(f"{already:,} unchanged")
     if run.failed_count:
@@ -149,6 +99,8 @@ def show_status(status: StatusResponse) -> None:
             f"Running: {run.id}, {done:,} of {run.total_count:,} tenants, "
             f"{run.failed_count:,} failed, by {run.triggered_by}."
         )
+        if run.held_because:
+            output.show_line(f"Held: {run.held_because}")
         for one in run.waiting_for or ():
             output.show_line(
                 f"Waiting for server {one.server} since {output.minute(one.since)} UTC."
@@ -192,13 +144,15 @@ def show_run(found: Found) -> None:
         "waves": " ".join(map(str, run.waves)) if run.waves else None,
         "failures allowed": None if run.max_failures is None else f"{run.max_failures:,}",
         "stopped": run.stop_reason,
+        "plan": run.plan_id,
+        "held": run.held_because,
         "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
     output.show_line()
     _show_causes(found)
     columns = ["Tenant", "Status", output.number("Took"), "Applied", "Why"]
-    _show_table(columns, [_row(item) for item in found.items])
+    show_long_table(columns, [_row(item) for item in found.items])
 
 
 def _row(item: RunTenant) -> tuple[object, ...]:

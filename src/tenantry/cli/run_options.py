@@ -45,6 +45,18 @@ OnlyBehind = Annotated[
         help="Only tenants that the catalog does not show at the head, or that failed last.",
     ),
 ]
+PlanId = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="PLAN",
+        help="Run exactly this plan, which `migrate plan` has made; other options must be its own.",
+    ),
+]
+PassedOnly = Annotated[
+    bool,
+    typer.Option("--passed-only", help="With --plan: only the tenants that its rehearsal passed."),
+]
 
 
 async def options_of(

@@ -8,22 +8,26 @@ run's maximum.
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from tenantry.catalog import run_tenants, runs, workers
+from tenantry.catalog import run_tenants, runs, stored_plans, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.run_tenants import MigrationRunEnded
 from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, Progress
+from tenantry.catalog.stored_plans import PlanNotFound
+from tenantry.fleet.approval import file_changes, summary
 from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds
+from tenantry.migration.project_files import TooManyFiles
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.streams import Streams
+from tenantry.migration.streams import BadStream, Streams
 
 RUNS_REMEMBERED_MAX = 100
 # How long a read of a run's state is trusted.
 STATE_SECONDS_MAX = 0.25
+HELD = "No running process has the files of the plan."
 REVISIONS_UNKNOWN = f"{NOT_ATTEMPTED}no running worker has the revisions of this run"
 
 
@@ -32,6 +36,7 @@ class ActiveRun:
 
     Args:
         in_flight: Counts the failures that are not in the catalog's count yet.
+        planned: The hashes of the files of its plan, by name; None without a plan.
 
     Attributes:
         is_known: Whether the scripts lead to the head of the run.
@@ -40,7 +45,13 @@ class ActiveRun:
     """
 
     def __init__(
-        self, run_id: UUID, scripts: RunScripts, in_flight: InFlight, *, is_known: bool = True
+        self,
+        run_id: UUID,
+        scripts: RunScripts,
+        in_flight: InFlight,
+        *,
+        is_known: bool = True,
+        planned: Mapping[str, str] | None = None,
     ) -> None:
         self.run_id = run_id
         self.scripts = scripts
@@ -48,6 +59,7 @@ class ActiveRun:
         self.since = monotonic_seconds()
         self.stop_reason = None if is_known else REVISIONS_UNKNOWN
         self._in_flight = in_flight
+        self._planned = planned
         self._max_failures: int | None = None
         self._failed_count = 0
         self._updated_at = float("-inf")
@@ -62,6 +74,15 @@ class ActiveRun:
         self._updated_at = monotonic_seconds()
         updated, self._updated = self._updated, asyncio.Event()
         updated.set()
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the run has a plan."""
+        return self._planned is not None
+
+    async def has_planned_files(self) -> bool:
+        """Return whether this process still has the files of the plan, if there is a plan."""
+        return self._planned is None or await asyncio.to_thread(self.scripts.has, self._planned)
 
     async def is_clear(self, catalog: Catalog) -> bool:
         """Return True if `stop_reason` is up to date; if False, call again.
@@ -119,12 +140,19 @@ class ActiveRuns:
         self._runs: OrderedDict[UUID, ActiveRun] = OrderedDict()
         self._unknown: OrderedDict[UUID, tuple[float, float]] = OrderedDict()
 
-    def begin(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> ActiveRun:
+    def begin(
+        self,
+        run_id: UUID,
+        scripts: RunScripts,
+        *,
+        is_known: bool = True,
+        planned: Mapping[str, str] | None = None,
+    ) -> ActiveRun:
         """Return the active run, created with these scripts if this process has none.
 
         There is one object for each run, because tasks keep it and wait for its updates.
         """
-        active = ActiveRun(run_id, scripts, self._in_flight, is_known=is_known)
+        active = ActiveRun(run_id, scripts, self._in_flight, is_known=is_known, planned=planned)
         active = self._runs.setdefault(run_id, active)
         if len(self._runs) > RUNS_REMEMBERED_MAX:
             self._runs.popitem(last=False)
@@ -136,6 +164,11 @@ class ActiveRuns:
             self._runs[run.id].update(run)
             if run.finished_at is not None:
                 del self._runs[run.id]
+
+    def leave(self, active: ActiveRun) -> None:
+        """Remove a run whose planned files were replaced; its tenants are for other processes."""
+        if self._runs.get(active.run_id) is active:
+            del self._runs[active.run_id]
 
     def reset(self) -> None:
         """Remove all runs, until they are read from the catalog again."""
@@ -156,7 +189,7 @@ class ActiveRuns:
         An older release, or a process that is configured without the user's revisions, would find
         every tenant at its own head and record a success. So it leaves the run to other processes.
         If no process with the revisions had a heartbeat for `Pace.orphaned_seconds`, the run is
-        stopped.
+        stopped. A run with a plan is held instead, until a process has exactly its files.
 
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
@@ -165,6 +198,8 @@ class ActiveRuns:
         if active is not None:
             self._runs.move_to_end(run.id)
             active.update(run)
+            if run.held_reason is not None and active.is_known:
+                await runs.hold(catalog, run.id, None)
         return active
 
     async def _join(self, run: Progress, catalog: Catalog) -> ActiveRun | None:
@@ -172,18 +207,47 @@ class ActiveRuns:
         first_seen, check_again_at = self._unknown.get(run.id, (now, now))
         if check_again_at > now:
             return None
-        scripts = RunScripts(self._streams())
-        if run.head is None or await asyncio.to_thread(scripts.have, run.head):
-            return self.begin(run.id, scripts)
+        scripts, planned = RunScripts(self._streams()), None
+        if run.plan_id is None:
+            is_known = run.head is None or await asyncio.to_thread(scripts.have, run.head)
+        else:
+            planned = await _planned_files(catalog, run.plan_id)
+            is_known = planned is not None and await asyncio.to_thread(scripts.has, planned)
+        if is_known:
+            return self.begin(run.id, scripts, planned=planned)
         if await _is_known_elsewhere(catalog, run.id, within_seconds=self._pace.orphaned_seconds):
             first_seen = now
-        if now - first_seen >= self._pace.orphaned_seconds:
+        if run.plan_id is not None and run.stop_reason is None:
+            await _hold(catalog, run.id, scripts, planned)
+        elif now - first_seen >= self._pace.orphaned_seconds:
             await _stop_orphan(catalog, run.id)
             return self.begin(run.id, scripts, is_known=False)
         self._unknown[run.id] = first_seen, now + self._pace.unknown_seconds
         if len(self._unknown) > RUNS_REMEMBERED_MAX:
             self._unknown.popitem(last=False)
         return None
+
+
+async def _planned_files(catalog: Catalog, plan_id: UUID) -> Mapping[str, str] | None:
+    try:
+        return (await stored_plans.get(catalog, plan_id)).hashes
+    except PlanNotFound:
+        return None
+
+
+async def _hold(
+    catalog: Catalog, run_id: UUID, scripts: RunScripts, planned: Mapping[str, str] | None
+) -> None:
+    """Store why no process works on the run, unless one does."""
+    if await _is_known_elsewhere(catalog, run_id, within_seconds=workers.SILENCE_MS / 1000):
+        return
+    try:
+        found = await asyncio.to_thread(scripts.hashes)
+    except (BadStream, TooManyFiles) as error:
+        changes = error.message
+    else:
+        changes = summary(file_changes(planned or {}, found))
+    await runs.hold(catalog, run_id, f"{HELD} {changes}")
 
 
 async def _is_known_elsewhere(catalog: Catalog, run_id: UUID, *, within_seconds: float) -> bool:

@@ -10,10 +10,11 @@ import sqlalchemy as sa
 
 from tenantry.catalog.durations import Duration
 from tenantry.catalog.plans import Selected
+from tenantry.catalog.stored_plans import StoredPlan
 from tenantry.fleet.pending_sql import PendingRevision, sql_of
 from tenantry.kit.errors import chain_of
 from tenantry.migration.attempts import Inspection
-from tenantry.migration.errors import explain
+from tenantry.migration.errors import explain, failure_cause
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
@@ -30,6 +31,7 @@ class TenantPreview:
         pending_migrations: The pending revisions, separated by commas; None if nothing is pending,
             empty if that is unknown.
         error: Why the revision is unknown, or why the rehearsal failed or was not possible.
+        cause: What the error has in common with those of other tenants.
         is_rehearsable: False if a pending revision cannot be rolled back.
     """
 
@@ -39,6 +41,7 @@ class TenantPreview:
     pending_migrations: str | None
     error: str | None
     is_rehearsable: bool = True
+    cause: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,7 @@ class Preview:
         revisions: The pending revisions, with their SQL.
         durations: Of earlier tenants, by the names of their revisions; see `Fleet.preview`.
         expected_ms: How long the run takes by these durations; None if one is not known.
+        plan: The plan that was stored of it, if any.
     """
 
     total: int
@@ -61,6 +65,7 @@ class Preview:
     revisions: list[PendingRevision]
     durations: list[Duration] = field(default_factory=list)
     expected_ms: int | None = None
+    plan: StoredPlan | None = None
 
     @property
     def paths(self) -> Counter[str]:
@@ -143,6 +148,7 @@ def _previewed(
         current_revision=revision,
         pending_migrations=pending,
         error=None if error is None else explain(error),
+        cause=None if error is None else failure_cause(error),
         is_rehearsable=not _is_not_rehearsable(error),
     )
 

@@ -12,29 +12,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
-from tenantry.catalog import audit, durations, plans, run_tenants, runs
+from tenantry.catalog import audit, durations, plans, run_tenants, runs, stored_plans
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.session import CatalogSession
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import run_options
+from tenantry.fleet.approval import PlanChanged, Rules
+from tenantry.fleet.approvals import Approvals, RunDraft, head_of, known_files
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.fleet.dry_run import Preview, Previewer
-from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
+from tenantry.fleet.run_options import (
+    EVERY_ACTIVE_TENANT,
+    PREVIEWED_MAX,
+    BadRunOptions,
+    RunOptions,
+)
 from tenantry.fleet.worker import Worker
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
-from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import SUCCESS, Metrics
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.streams import BadStream, Streams
+from tenantry.migration.streams import Streams
 
 # A preview opens as many connections as a run, outside the budget. Further previews wait.
 PREVIEWS_MAX = 1
-# All details of a preview are in memory, with some hundred bytes for each tenant.
-PREVIEWED_MAX = 100_000
 # How long a caller who waits for a run waits for the catalog: Patroni's default `ttl`.
 CATALOG_PATIENCE_SECONDS = 30.0
 
@@ -53,6 +57,7 @@ class Fleet:
 
     Args:
         metrics: Counts runs without tenants, which end immediately.
+        rules: What the settings say about plans.
         pace: How many items one transaction adds.
     """
 
@@ -64,6 +69,7 @@ class Fleet:
         streams: Callable[[], Streams],
         *,
         metrics: Metrics,
+        rules: Rules,
         pace: Pace = PACE,
     ) -> None:
         self._catalog = catalog
@@ -71,60 +77,77 @@ class Fleet:
         self._previewer = previewer
         self._streams = streams
         self._metrics = metrics
+        self._approvals = Approvals(catalog, previewer, rules, pace)
         self._pace = pace
         self._planning: set[UUID] = set()
         self._previews = asyncio.Semaphore(PREVIEWS_MAX)
+        self._checks = asyncio.Semaphore(PREVIEWS_MAX)
 
     async def plan(
-        self, ctx: OperationContext, *, triggered_by: str, options: RunOptions = EVERY_ACTIVE_TENANT
+        self,
+        ctx: OperationContext,
+        *,
+        triggered_by: str,
+        options: RunOptions = EVERY_ACTIVE_TENANT,
+        plan_id: UUID | None = None,
+        passed_only: bool = False,
     ) -> UUID:
         """Record a run in the catalog, before any tenant is migrated, and return its id.
 
         *triggered_by* is the caller in the migration history. A run without tenants has ended.
 
+        With *plan_id*, it is a run of exactly this stored plan. The database of each of its tenants
+        is read before. With *passed_only*, the run has only the tenants that its rehearsal passed.
+
         Raises:
-            BadRunOptions, BadText: An option breaks a rule.
+            BadRunOptions, BadText: An option breaks a rule, or is not that of the plan.
             MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
             PlanLost: This process was silent for too long.
+            PlanNotFound, PlanExpired, PlanUsed, PlanChanged: The plan cannot be started.
+            PlanRequired, OwnPlan: The settings demand a plan, or that of another person.
         """
         options.check()
-        run_id = new_id()
         scripts = RunScripts(self._streams())
-        head = await _head_of(scripts)
-        self._planning.add(run_id)
+        if plan_id is None:
+            self._approvals.rules.check(ctx, None)
+            if passed_only:
+                raise BadRunOptions("`passedOnly` needs `plan`.")
+            draft = RunDraft(options, await head_of(scripts))
+        else:
+            async with self._checks:
+                draft = await self._approvals.check(
+                    ctx, plan_id, options, scripts, passed_only=passed_only
+                )
+        self._planning.add(draft.run_id)
         try:
-            total = await self._plan(ctx, run_id, options, head=head, triggered_by=triggered_by)
+            total = await self._plan(ctx, draft, triggered_by)
         finally:
-            self._planning.discard(run_id)
+            self._planning.discard(draft.run_id)
         if not total:
             self._metrics.count_run(SUCCESS)
-        self._worker.begin(run_id, scripts)
-        return run_id
+        self._worker.begin(draft.run_id, scripts, draft.files)
+        return draft.run_id
 
-    async def _plan(
-        self,
-        ctx: OperationContext,
-        run_id: UUID,
-        options: RunOptions,
-        *,
-        head: str | None,
-        triggered_by: str,
-    ) -> int:
+    async def _plan(self, ctx: OperationContext, draft: RunDraft, triggered_by: str) -> int:
+        run_id, options = draft.run_id, draft.options
         waits, limit = options.waves is not None, self._pace.added_max
         total, after = 0, None
         while True:
             async with self._catalog.begin() as session:
                 if after is None:
-                    selection = await run_options.select(session, options, head=head)
+                    selection = draft.selection or await run_options.select(
+                        session, options, head=draft.head
+                    )
                     await plans.add(
                         session,
                         run_id,
                         planner_id=self._worker.worker_id,
                         now=ctx.now,
                         triggered_by=triggered_by,
-                        head=head,
+                        head=draft.head,
                         label=options.label,
                         retry_of=options.retry_of,
+                        plan_id=draft.plan_id,
                     )
                 else:
                     await plans.hold(session, run_id, self._worker.worker_id)
@@ -133,19 +156,21 @@ class Fleet:
                 )
                 total += len(added)
                 if len(added) < limit:
-                    await self._begin(ctx, session, run_id, options, total)
+                    await self._begin(ctx, session, draft, total)
                     return total
             after = added[-1]
             await asyncio.sleep(self._pace.pause_seconds)
 
     async def _begin(
-        self,
-        ctx: OperationContext,
-        session: CatalogSession,
-        run_id: UUID,
-        options: RunOptions,
-        total: int,
+        self, ctx: OperationContext, session: CatalogSession, draft: RunDraft, total: int
     ) -> None:
+        run_id, options = draft.run_id, draft.options
+        target = f"{run_id} {options.label}" if options.label else str(run_id)
+        if draft.plan_id is not None:
+            target = f"{target} plan {draft.plan_id}"
+            await stored_plans.take(session, draft.plan_id, run_id)
+            if total != draft.total:
+                raise PlanChanged
         waves = options.wave_sizes(total)
         await plans.begin(
             session,
@@ -157,7 +182,6 @@ class Fleet:
         )
         if waves:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
-        target = f"{run_id} {options.label}" if options.label else str(run_id)
         await audit.LOG.add(session, ctx, "migration-run.start", target)
 
     async def remove_unplanned(self) -> None:
@@ -178,7 +202,10 @@ class Fleet:
     async def preview(
         self, ctx: OperationContext, options: RunOptions = EVERY_ACTIVE_TENANT, *, rehearse: bool
     ) -> Preview:
-        """Return what a run with these options would do. No run is recorded.
+        """Return what a run with these options would do, and store it as a plan.
+
+        No run is recorded. There is no plan if the files of the revisions cannot be read, or were
+        replaced meanwhile.
 
         The database of every selected tenant is opened, a few concurrently. Waves and the limit of
         failures are only validated. With *rehearse*, pending revisions are executed and rolled
@@ -191,7 +218,7 @@ class Fleet:
         """
         options.check()
         scripts = RunScripts(self._streams())
-        head = await _head_of(scripts) if options.only_behind else None
+        head = await head_of(scripts) if options.only_behind else None
         async with self._catalog.begin() as session:
             selection = await run_options.select(session, options, head=head)
             selected = await plans.selected(session, selection, limit=PREVIEWED_MAX + 1)
@@ -202,7 +229,13 @@ class Fleet:
                 target = options.label or f"{len(selected)} tenants"
                 await audit.LOG.add(session, ctx, "migration-run.rehearse", target)
         async with self._previews:
+            before = await known_files(scripts)
             found = await self._previewer.preview(selected, scripts, rehearse=rehearse)
+        if before is not None and before == await known_files(scripts):
+            plan = await self._approvals.store(
+                ctx, found, options, files=before, head=await head_of(scripts), rehearsed=rehearse
+            )
+            found = replace(found, plan=plan)
         return await self._with_durations(found)
 
     async def _with_durations(self, found: Preview) -> Preview:
@@ -260,11 +293,3 @@ class Fleet:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await ended.wait()
-
-
-async def _head_of(scripts: RunScripts) -> str | None:
-    """Return the position of the head; None if it cannot be read: then every tenant fails."""
-    try:
-        return str(await asyncio.to_thread(scripts.head))
-    except BadStream:
-        return None

@@ -1,6 +1,7 @@
 """The SQL of pending revisions, as a run would send it."""
 
 import asyncio
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,6 +37,7 @@ class PendingRevision:
         live_reason: Why it is not recorded, such as ``imports requests``; None if it is.
         sql: Its statements, up to `SQL_CHARS_MAX` characters; None if they are not recorded.
         is_cut: Whether *sql* lacks the rest.
+        sql_sha256: A hash of all its statements in hex; None if they are not recorded.
         findings: Hints about its statements, also about those that *sql* lacks; none if they are
             not recorded.
     """
@@ -47,6 +49,7 @@ class PendingRevision:
     sql: str | None
     is_cut: bool
     findings: list[Finding]
+    sql_sha256: str | None = None
 
 
 async def sql_of(
@@ -76,10 +79,12 @@ def _read(
 def _pending(
     name: str, dialect: sa.Dialect, recording: Recording, reason: str | None, most: int
 ) -> PendingRevision:
+    sha256 = None
     if isinstance(recording, Unrecorded):
         runs_as, sql, findings = RunsAs(recording.value), None, list[Finding]()
     else:
         runs_as, sql = RunsAs.RECORDED, ";\n\n".join(one.strip() for one in recording)
+        sha256 = hashlib.sha256(sql.encode()).hexdigest()
         findings = findings_of(recording, dialect.name)
     return PendingRevision(
         revision=name,
@@ -89,4 +94,5 @@ def _pending(
         sql=None if sql is None else sql[:most],
         is_cut=sql is not None and len(sql) > most,
         findings=findings,
+        sql_sha256=sha256,
     )

@@ -15,6 +15,8 @@ from tenantry.kit.text import checked_label
 LABEL_CHARS_MAX = 200
 TENANTS_NAMED_MAX = 10_000
 WAVES_MAX = 100
+# All details of a preview are in memory, with some hundred bytes for each tenant.
+PREVIEWED_MAX = 100_000
 
 Amount = int | str
 """A number of tenants, or a percentage of them: ``"5%"``, rounded up."""

@@ -33,6 +33,7 @@ from tenantry.fleet.outcomes import OutcomeWriter
 from tenantry.kit.clock import utc_now
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.kit.release import VERSION
+from tenantry.migration.attempts import NOT_READ
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
@@ -122,9 +123,14 @@ class Worker:
             PROGRAM,
         )
 
-    def begin(self, run_id: UUID, scripts: RunScripts) -> None:
-        """Start to claim tenants of a new run, and migrate them with these scripts."""
-        self._runs.begin(run_id, scripts)
+    def begin(
+        self, run_id: UUID, scripts: RunScripts, planned: Mapping[str, str] | None = None
+    ) -> None:
+        """Start to claim tenants of a new run, and migrate them with these scripts.
+
+        *planned* are the hashes of the files of its plan, if it has one.
+        """
+        self._runs.begin(run_id, scripts, planned=planned)
         self._claims.hint()
 
     async def close(self, run_id: UUID) -> bool:
@@ -185,12 +191,17 @@ class Worker:
                 self._in_flight.released()  # `stop` releases it in the catalog
                 continue
             self._in_flight.started(claimed.item)
-            if stop_reason is None:
-                outcome = await self._migrate(claimed)
-            else:
-                outcome = await self._skip(claimed, stop_reason)
+            outcome = await self._outcome(claimed, stop_reason)
             self._in_flight.finished(outcome)
             self._writer.put(outcome)
+
+    async def _outcome(self, claimed: Claimed, stop_reason: str | None) -> Outcome | Returned:
+        if stop_reason is not None:
+            return await self._skip(claimed, stop_reason)
+        if not await claimed.run.has_planned_files():
+            self._runs.leave(claimed.run)
+            return Returned(claimed.item, may_have_started=claimed.was_held)
+        return await self._migrate(claimed)
 
     async def _stop_reason(self, run: ActiveRun) -> str | None:
         while not self._in_flight.is_stopping:
@@ -206,6 +217,7 @@ class Worker:
         """Migrate a tenant, or return it to the queue if its server is away, or it was moved."""
         item, outages = claimed.item, self._outages
         started_at, is_first = utc_now(), not claimed.was_held
+        planned_from = (item.planned_from or NOT_READ) if claimed.run.is_planned else None
         while True:
             if outages.is_given_up(item.server_name):
                 return outcomes.failed(item, outages.error(item.server_name), started_at=started_at)
@@ -214,11 +226,15 @@ class Worker:
             state: SchemaState | None = None
             try:
                 state = await self._migrator.migrate(
-                    self._url(item), claimed.run.scripts, run_id=item.run_id, is_first=is_first
+                    self._url(item),
+                    claimed.run.scripts,
+                    run_id=item.run_id,
+                    is_first=is_first,
+                    planned_from=planned_from,
                 )
                 error = state.error
-            except Exception as unread:  # noqa: BLE001 - one bad tenant must not stop the others
-                error = unread
+            except Exception as failed:  # noqa: BLE001 - one bad tenant must not stop the others
+                error = failed
             if error is not None and await self._is_elsewhere(item):
                 return Returned(item, may_have_started=True)
             if error is None or await outages.judge(item, error) is Verdict.FAILED:

@@ -30,6 +30,20 @@ MOVED_PAUSE_SECONDS_MAX = 1.0
 MOVED_DOUBLINGS_MAX = 8
 
 
+NOT_READ = "(unknown)"
+"""The planned revision of a database that could not be read: no database is at it."""
+
+
+class NotPlanned(Unavailable):
+    """The tenant is not at the revision at which the plan of the run has found it."""
+
+    def __init__(self, planned: str, found: str) -> None:
+        super().__init__(
+            f"The plan of this run has found the database at revision {planned}, and it is at "
+            f"{found} now: nothing was applied. Make a new plan."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """The state of one database before a run, and what a run would apply.
@@ -50,7 +64,8 @@ class Inspection:
 class Attempts:
     """Sends the scripts of one run to one database, and retries them.
 
-    A pause after a lock timeout is at most *lock_pause_seconds*.
+    A pause after a lock timeout is at most *lock_pause_seconds*. With *planned_from*, a database
+    that is not at this revision is not migrated.
 
     Attributes:
         has_sent: Whether anything was sent that may have been committed.
@@ -63,8 +78,10 @@ class Attempts:
         timeouts: LockTimeouts,
         *,
         lock_pause_seconds: float = LOCK_PAUSE_SECONDS_MAX,
+        planned_from: str | None = None,
     ) -> None:
         self._scripts = scripts
+        self._planned_from = planned_from
         self._run_id = run_id
         self._timeouts = timeouts
         self._lock_pause_seconds = lock_pause_seconds
@@ -101,6 +118,7 @@ class Attempts:
             run_id = self._run_id if self.has_sent or not is_first else None
             state = self._read_state(execution, run_id)
             self._scripts.expected = (execution.dialect, state.revision)
+            self._check_planned(state)
         while state.revision != self._scripts.head():
             script = self._scripts.get(execution.dialect, state.revision)
             if self._execute(execution, script):
@@ -108,7 +126,22 @@ class Attempts:
                 state = SchemaState(script.stop, [*state.applied, *script.applied])
             else:
                 state = self._read_state(execution, self._run_id)
+                self._check_planned(state)
         return state
+
+    def _check_planned(self, state: SchemaState) -> None:
+        """Check that the run has applied, and will apply, the planned revisions and no other.
+
+        Raises:
+            NotPlanned: Something else has migrated the database since it was planned.
+        """
+        if self._planned_from is None or str(state.revision) == self._planned_from:
+            return
+        if state.applied:
+            planned = self._scripts.pending(SchemaRevision.parse(self._planned_from))
+            if [*state.applied, *self._scripts.pending(state.revision)] == planned:
+                return
+        raise NotPlanned(self._planned_from, str(state.revision))
 
     def inspect(self, execution: Execution) -> Inspection:
         """Return the pending revisions.
@@ -154,6 +187,8 @@ class Attempts:
         """
         dialect, start = self._scripts.expected or (None, None)
         if start is None or start == self._scripts.head() or dialect is not execution.dialect:
+            return None
+        if self._planned_from not in (None, str(start)):
             return None
         try:
             script = self._scripts.get(execution.dialect, start)

@@ -87,17 +87,24 @@ class Migrator:
         self._dialects = live.SharedDialects()
 
     async def migrate(
-        self, url: str, scripts: RunScripts, *, run_id: UUID, is_first: bool = False
+        self,
+        url: str,
+        scripts: RunScripts,
+        *,
+        run_id: UUID,
+        is_first: bool = False,
+        planned_from: str | None = None,
     ) -> SchemaState:
         """Migrate the database at *url* to the head; return its state, with the error if it failed.
 
         It ends at the deadline, even if the server does not respond. *is_first* is whether this run
-        has not begun with this database yet.
+        has not begun with this database yet. With *planned_from*, it fails with `NotPlanned` if the
+        database is not at this revision.
 
         Raises:
             Exception: Any error of the drivers, if the state cannot be read afterwards.
         """
-        attempts = self._attempts(scripts, run_id)
+        attempts = self._attempts(scripts, run_id, planned_from)
         ends = asyncio.get_running_loop().time() + self._limits.deadline_seconds
         try:
             work = partial(attempts.migrate, is_first=is_first)
@@ -196,9 +203,16 @@ class Migrator:
 
         return await self._run(url, streams, add)
 
-    def _attempts(self, scripts: RunScripts, run_id: UUID) -> Attempts:
-        pause = self._limits.lock_pause_seconds
-        return Attempts(scripts, run_id, self._timeouts, lock_pause_seconds=pause)
+    def _attempts(
+        self, scripts: RunScripts, run_id: UUID, planned_from: str | None = None
+    ) -> Attempts:
+        return Attempts(
+            scripts,
+            run_id,
+            self._timeouts,
+            lock_pause_seconds=self._limits.lock_pause_seconds,
+            planned_from=planned_from,
+        )
 
     async def _run(
         self,

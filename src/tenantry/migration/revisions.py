@@ -80,6 +80,11 @@ class Revision:
         exec(self._code, vars(module))  # noqa: S102 - as its loader does, but for many instances
         return module
 
+    @cached_property
+    def content(self) -> bytes:
+        """The content of its file when it was first read; this is what is executed."""
+        return self.path.read_bytes()
+
     @property
     def source(self) -> str:
         """The text of its file; empty if it cannot be read."""
@@ -96,7 +101,7 @@ class Revision:
 
     @cached_property
     def _code(self) -> CodeType:
-        return compile(self.path.read_bytes(), self.path, "exec", dont_inherit=True)
+        return compile(self.content, self.path, "exec", dont_inherit=True)
 
 
 def parse(source: bytes) -> ast.Module:

@@ -1,11 +1,12 @@
 """The scripts of one run."""
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import islice
 
 import sqlalchemy as sa
 
+from tenantry.migration.project_files import Signature, TooManyFiles
 from tenantry.migration.recorder import (
     Recording,
     Unrecorded,
@@ -43,6 +44,7 @@ class RunScripts:
         self._lock = threading.Lock()  # one thread reads and records, the others wait
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
         self._recordings: dict[tuple[sa.Dialect, Revision], Recording] = {}
+        self._signature: Signature | None = None
 
     def head(self) -> SchemaRevision:
         """Return the revision at which every database should be.
@@ -60,6 +62,28 @@ class RunScripts:
                 return self.streams.have(head)
             except BadStream:
                 return False
+
+    def hashes(self) -> dict[str, str]:
+        """Return a hash of each file of the streams; see `Streams.hashes`.
+
+        Raises:
+            BadStream, TooManyFiles: They cannot be read.
+        """
+        with self._lock:
+            return self.streams.hashes
+
+    def has(self, planned: Mapping[str, str]) -> bool:
+        """Return whether the files have these hashes; they are read again if one was replaced."""
+        with self._lock:
+            try:
+                signature = self.streams.signature
+                if signature == self._signature:
+                    return True
+                found = self.streams.hashes
+            except (BadStream, TooManyFiles):
+                return False
+            self._signature = signature if found == planned else None
+            return found == planned
 
     def pending(self, start: SchemaRevision) -> list[Applied]:
         """Return the revisions from *start* to the head, in order.

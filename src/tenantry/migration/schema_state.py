@@ -64,6 +64,12 @@ class SchemaRevision:
         """Return it as displayed: ``own``, or ``own/user``."""
         return self.own if self.user is None else f"{self.own}/{self.user}"
 
+    @classmethod
+    def parse(cls, text: str) -> "SchemaRevision":
+        """Return the revision that is displayed as *text*."""
+        own, slash, user = text.partition("/")
+        return cls(own, user if slash else None)
+
 
 class NoVersion(Unavailable):
     """This is not a database of Tenantry: its version table is missing or damaged."""

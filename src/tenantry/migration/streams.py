@@ -14,6 +14,7 @@ from alembic.util import CommandError
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import alembic_modules
 from tenantry.migration.project import BadProject, find_mistake, find_project
+from tenantry.migration.project_files import Signature, find_files, hash_of, signature_of
 from tenantry.migration.revisions import Revision, describe
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
 
@@ -101,8 +102,33 @@ class Stream:
         """A hash in hex that changes whenever a revision is added or edited."""
         content = sha256()
         for revision in self.revisions:
-            content.update(revision.name.encode() + b"\0" + revision.path.read_bytes() + b"\0")
+            content.update(revision.name.encode() + b"\0" + revision.content + b"\0")
         return content.hexdigest()
+
+    def hashes(self, *, is_own: bool = False) -> dict[str, str]:
+        """Return a hash of each file that this stream consists of, by name; see `project_files`.
+
+        The content of a revision is read once, so its hash is that of what is executed. With
+        *is_own*, there are no files but the revisions.
+
+        Raises:
+            TooManyFiles: There are more than `FILES_MAX`.
+        """
+        try:
+            hashes = {} if is_own else {name: hash_of(one) for name, one in self.others.items()}
+            for one in self.revisions:
+                place = repr((one.id, sorted(one.down))).encode()
+                hashes[f"{self.name}:{one.name}"] = sha256(place + one.content).hexdigest()
+        except OSError as error:
+            raise BadStream(f"The {self.name} revisions cannot be read.") from error
+        return hashes
+
+    @cached_property
+    def others(self) -> dict[str, Path]:
+        """The files that are no revisions, and that revisions may depend on, by name."""
+        revisions = {one.path.resolve(): one.content for one in self.revisions}
+        files = find_files(self._folder, revisions.values())
+        return {name: one for name, one in files.items() if one.resolve() not in revisions}
 
     def after(self, version: str) -> Sequence[Revision]:
         """Return the revisions from *version* to the head, in order of application.
@@ -206,6 +232,22 @@ class Streams:
         """A hash in hex of all revisions, and of the name of the user's version table."""
         parts = [*(one.fingerprint for one in self._all), self.user_table]
         return sha256("".join(parts).encode()).hexdigest()
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """A hash of each file of both streams, by name, and of the name of the version table.
+
+        Raises:
+            BadStream, TooManyFiles: They cannot be read.
+        """
+        user = self.user.hashes() if self.user else {}
+        table = {"version table": self.user_table}
+        return {**user, **self.own.hashes(is_own=True), **table}
+
+    @property
+    def signature(self) -> Signature:
+        """What changes if a file is replaced that is not read once, as revisions are."""
+        return signature_of(self.user.others.values() if self.user else ())
 
     def have(self, revision: str) -> bool:
         """Return whether these streams contain *revision*, a `SchemaRevision` as text."""

@@ -24,13 +24,14 @@ class Details(StrEnum):
     NONE = "none"
 
 
-_NO_OPTIONS = {"dry_run", "rehearse"}
+_NO_OPTIONS = {"dry_run", "rehearse", "plan_id", "passed_only"}
 
 
 class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     """How a run is to go: without a member, over every active customer, all at once.
 
-    No other member is taken: a mistyped ``dryRun`` would migrate the fleet.
+    No other member is taken: a mistyped ``dryRun`` would migrate the fleet. With ``plan``, it is
+    exactly that of a dry run, and with ``passedOnly`` over the customers that a rehearsal passed.
     """
 
     tenant_ids: list[UUID] | UnsetType = UNSET
@@ -42,6 +43,8 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     only_behind: bool = False
     dry_run: bool = False
     rehearse: bool = False
+    plan_id: UUID | None = field(name="plan", default=None)
+    passed_only: bool = False
 
     @property
     def options(self) -> RunOptions:
@@ -118,7 +121,8 @@ class WaitingForResponse(Schema, frozen=True):
 class MigrationRunStateResponse(Schema, frozen=True):
     """One recorded call of migrate-all, without its details.
 
-    It has ``waitingFor`` only while tenants wait for a server.
+    It has ``waitingFor`` only while tenants wait for a server, ``planId`` only if it has a plan,
+    and ``heldBecause`` only while no process has the files of the plan.
     """
 
     id: UUID
@@ -128,12 +132,14 @@ class MigrationRunStateResponse(Schema, frozen=True):
     success_count: int
     failed_count: int
     triggered_by: str
+    plan_id: UUID | UnsetType
+    held_because: str | UnsetType
     waiting_for: list[WaitingForResponse] | UnsetType
 
     @classmethod
     def of_state(cls, run: MigrationRun, activity: Activity) -> Self:
         """Return the representation of *run* and its *activity*."""
-        return cls.of(run, waiting_for=waiting_for(activity))
+        return cls.of(run, **planned(run), waiting_for=waiting_for(activity))
 
 
 class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
@@ -150,7 +156,7 @@ class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
     ) -> Self:
         """Return the representation of *run* with its *items*; see `of_state`."""
         details = [MigrationRunDetailResponse.of(item) for item in items]
-        return cls.of(run, details=details, waiting_for=waiting_for(activity))
+        return cls.of(run, details=details, **planned(run), waiting_for=waiting_for(activity))
 
 
 class MigrationPreviewDetailResponse(Schema, frozen=True):
@@ -201,11 +207,19 @@ class DurationResponse(Schema, frozen=True):
     tenant_count: int = field(name="customerCount")
 
 
+class PlanReference(Schema, frozen=True):
+    """A stored plan, and the hash of all that a run of it depends on."""
+
+    id: UUID
+    digest: str
+
+
 class MigrationPreviewResponse(Schema, frozen=True):
     """What a run would find: the answer to ``dryRun``.
 
     ``expectedMs`` is by the durations of earlier customers, in the answering process alone;
-    null if some are not known.
+    null if some are not known. ``plan`` can be started; it is null if the files of the revisions
+    cannot be read, or were replaced during the dry run.
     """
 
     total: int
@@ -216,6 +230,7 @@ class MigrationPreviewResponse(Schema, frozen=True):
     revisions: list[PendingRevisionResponse]
     durations: list[DurationResponse]
     expected_ms: int | None
+    plan: PlanReference | None
 
 
 class FailureCauseResponse(Schema, frozen=True):
@@ -274,3 +289,8 @@ class MigrationRunPage(PageResponse[MigrationRunResponse], frozen=True):
 def waiting_for(activity: Activity) -> list[WaitingForResponse] | UnsetType:
     """Return the representation of the servers that are away, if there are any."""
     return [WaitingForResponse.of(one) for one in activity.away] or UNSET
+
+
+def planned(run: MigrationRun) -> dict[str, Any]:
+    """Return the members of a run that has a plan, and is held; unset ones are left out."""
+    return {"plan_id": run.plan_id or UNSET, "held_because": run.held_because or UNSET}

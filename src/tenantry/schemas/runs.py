@@ -40,7 +40,8 @@ class RunResponse(Schema, frozen=True):
     """One migration run.
 
     ``failedCount`` includes ``notAttemptedCount``. It has ``waitingFor`` only while tenants wait
-    for a server, and ``inWork`` only while some are being migrated.
+    for a server, ``inWork`` only while some are being migrated, and ``heldBecause`` only while no
+    process has the files of its plan.
     """
 
     id: UUID
@@ -58,6 +59,8 @@ class RunResponse(Schema, frozen=True):
     max_failures: int | None
     stop_reason: str | None
     retry_of: UUID | None
+    plan_id: UUID | None
+    held_because: str | UnsetType
     waiting_for: list[WaitingForResponse] | UnsetType
     in_work: list[InWorkResponse] | UnsetType
 
@@ -65,7 +68,12 @@ class RunResponse(Schema, frozen=True):
     def of_run(cls, run: MigrationRun, activity: Activity) -> Self:
         """Return the representation of *run* and its *activity*."""
         in_work = [InWorkResponse.of(one) for one in activity.in_work] or UNSET
-        return cls.of(run, waiting_for=waiting_for(activity), in_work=in_work)
+        return cls.of(
+            run,
+            held_because=run.held_because or UNSET,
+            waiting_for=waiting_for(activity),
+            in_work=in_work,
+        )
 
 
 class RunPage(PageResponse[RunResponse], frozen=True):

@@ -37,7 +37,7 @@ from tenantry.services import Services
     ADMIN,
     response=MigrationResultResponse,
     also=((OK, MigrationPreviewResponse), (ACCEPTED, MigrationRunResponse)),
-    errors=[NOT_FOUND],
+    errors=[NOT_FOUND, CONFLICT],
     headers=("Prefer",),
     keep_alive_seconds=KEEP_ALIVE_SECONDS,
 )
@@ -45,12 +45,20 @@ async def migrate_all(
     ctx: AdminContext, services: Services, request: MigrateAllRequest, *, prefer: str
 ) -> Source | MigrationPreviewResponse | Reply:
     """Migrate every active tenant."""
+    if request.dry_run and request.plan_id is not None:
+        raise BadRunOptions("`dryRun` makes a new plan: leave out `plan`.")
     if request.dry_run:
         preview = await services.fleet.preview(ctx, request.options, rehearse=request.rehearse)
         return MigrationPreviewResponse.of(preview)
     if request.rehearse:
         raise BadRunOptions("`rehearse` requires `dryRun`.")
-    run_id = await services.fleet.plan(ctx, triggered_by=ctx.email, options=request.options)
+    run_id = await services.fleet.plan(
+        ctx,
+        triggered_by=ctx.email,
+        options=request.options,
+        plan_id=request.plan_id,
+        passed_only=request.passed_only,
+    )
     if prefers(prefer, RESPOND_ASYNC):
         return await _accepted(services, run_id)
     return stream_result(services.catalog, await services.fleet.wait(run_id))

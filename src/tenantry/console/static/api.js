@@ -9,6 +9,7 @@ export const TENANTS = "/api/admin/tenants";
 export const SCHEMA_STATUS = `${TENANTS}/schema-status`;
 export const MIGRATE_ALL = `${TENANTS}/migrate-all`;
 export const HISTORY = `${TENANTS}/migration-history`;
+export const PLANS = "/api/admin/plans";
 export const RUNS = "/api/admin/migration-runs";
 export const DELETED_TENANTS = "/api/admin/deleted-tenants";
 export const BACKUPS = "/api/admin/backups";

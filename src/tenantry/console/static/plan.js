@@ -1,15 +1,15 @@
 // The form that plans a run: its tenants, waves and failure budget, and a dry run of it. Nothing
 // is changed until the last button is pressed.
 
-import { MIGRATE_ALL, send } from "./api.js";
+import { get, MIGRATE_ALL, PLANS, send } from "./api.js";
 import { el, fill } from "./dom.js";
 import { plural } from "./format.js";
 import { choices, field, form, input, radios } from "./forms.js";
-import { planned, summaryOf } from "./planned.js";
+import { planned } from "./planned.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
 import { selectionOf } from "./selection.js";
 import { notice, section, speak, tenantLink } from "./widgets.js";
-import { budgetInWords, parseSize, parseSizes, wavesInWords } from "./words.js";
+import { budgetInWords, parseSize, parseSizes, summaryOf, wavesInWords } from "./words.js";
 
 const CANARY = "1, 10%, 100%";
 
@@ -58,15 +58,14 @@ export async function view({ query, signal }) {
     const rehearse = data.get("rehearse") === "true" ? { rehearse: true } : {};
     fill(result, el("p", { class: "notice is-info" }, "Reading the tenants…"));
     try {
-      const found = await send(
-        "POST",
-        MIGRATE_ALL,
-        { ...selection.body, ...behindOf(data), dryRun: true, ...rehearse },
-        { signal: AbortSignal.any([signal, ours.signal]) },
-      );
+      const until = { signal: AbortSignal.any([signal, ours.signal]) };
+      const body = { ...wanted, dryRun: true, ...rehearse };
+      const found = await send("POST", MIGRATE_ALL, body, until);
+      const query = { details: "none" };
+      const plan = found.plan && (await get(`${PLANS}/${found.plan.id}`, { query, ...until }));
       if (!ours.signal.aborted) {
-        fill(result, planned(found, wanted));
-        speak(summaryOf(found));
+        fill(result, planned(found, plan, wanted));
+        speak(summaryOf(found, plan));
         result.scrollIntoView({ block: "nearest" });
       }
     } catch (error) {

@@ -4,22 +4,17 @@ import { MIGRATE_ALL, send } from "./api.js";
 import { el } from "./dom.js";
 import { count, duration, plural } from "./format.js";
 import { pendingSql } from "./pending_sql.js";
+import { remedyOf } from "./remedies.js";
 import { go } from "./router.js";
 import { badge } from "./states.js";
 import { firstRows, table } from "./table.js";
-import { actionRow, button, section, tenantLink } from "./widgets.js";
-import { budgetInWords, wavesInWords } from "./words.js";
+import { actionRow, button, facts, notice, section, shortId, tenantLink, time } from "./widgets.js";
+import { budgetInWords, summaryOf, wavesInWords } from "./words.js";
 
 const ROWS_SHOWN_MAX = 50;
-
-/** Return the summary of a dry run as a sentence. */
-export function summaryOf(found) {
-  return (
-    `${plural(found.pending, "tenant")} of ${count(found.total)} would be migrated, ` +
-    `${count(found.upToDate)} ${found.upToDate === 1 ? "is" : "are"} already at head, ` +
-    `${count(found.failed)} would fail.`
-  );
-}
+const NOT_STORED =
+  "There is no plan to start: the files of the revisions cannot be read, or were replaced " +
+  "meanwhile. Show the plan again.";
 
 /** "Migrate 9 tenants · 3 waves · stop after 1 failure" */
 function actionOf(found, { waves, maxFailures }) {
@@ -35,18 +30,30 @@ function actionOf(found, { waves, maxFailures }) {
   return parts.join(" · ");
 }
 
-/** The plan, with the button that starts the run. */
-export function planned(found, wanted) {
-  const start = async () => {
-    const run = await send("POST", MIGRATE_ALL, wanted, { headers: { Prefer: "respond-async" } });
+/** The plan, with the buttons that start a run of exactly this plan. */
+export function planned(found, plan, wanted) {
+  const start = async (more) => {
+    const run = await send(
+      "POST",
+      MIGRATE_ALL,
+      { plan: plan.id, ...more },
+      { headers: { Prefer: "respond-async" } },
+    );
     go(`/runs/${run.id}`);
   };
   const failed = found.details.filter((one) => one.error !== null);
   const limit = { max: ROWS_SHOWN_MAX, noun: "more tenant" };
+  const mayStart = plan !== null && found.total > 0;
+  const somePassed = mayStart && plan.passedCount > 0 && found.failed > 0;
   return section(
     "The plan",
     {},
-    el("p", { class: `notice is-${found.failed > 0 ? "warning" : "info"}` }, summaryOf(found)),
+    el(
+      "p",
+      { class: `notice is-${found.failed > 0 ? "warning" : "info"}` },
+      summaryOf(found, plan),
+    ),
+    plan === null ? notice("warning", NOT_STORED) : planFacts(plan),
     el(
       "p",
       {},
@@ -59,19 +66,44 @@ export function planned(found, wanted) {
         .filter(Boolean)
         .join(" "),
     ),
-    actionRow(found.total > 0 && button(actionOf(found, wanted), start, { kind: "primary" })),
-    table("Pending work by path", PATHS, pathsOf(found), "No tenants are selected."),
+    actionRow(
+      somePassed &&
+        button(`Migrate the ${count(plan.passedCount)} that passed`, () =>
+          start({ passedOnly: true }),
+        ),
+      mayStart && button(actionOf(found, wanted), () => start({}), { kind: "primary" }),
+    ),
+    table("Pending work by path", PATHS, pathsOf(found, plan), "No tenants are selected."),
     found.revisions.length > 0 && el("h3", {}, "Pending revisions"),
     pendingSql(found.revisions),
     failed.length > 0 && [
+      plan !== null && [
+        el("h3", {}, "Failures by cause"),
+        table("Failures by cause", CAUSES, causesOf(plan, failed), ""),
+      ],
       el("h3", {}, "Tenants with an error"),
       firstRows("Tenants with an error", ERRORS, failed, "", limit),
     ],
   );
 }
 
+function planFacts(plan) {
+  return facts({
+    Plan: shortId(plan.id, "id of the plan"),
+    Made: time(plan.createdAt),
+    By: plan.actor,
+    "Can be started until": time(plan.expiresAt),
+  });
+}
+
+/** Return the causes, each with the name of a tenant that has it. */
+function causesOf(plan, failed) {
+  const names = new Map(failed.map((one) => [one.customerId, one.customerName]));
+  return plan.causes.map((one) => ({ ...one, name: names.get(one.sampleCustomerId) ?? "" }));
+}
+
 /** Return the tenants grouped by the revisions that are pending, the largest group first. */
-function pathsOf({ details, durations }) {
+function pathsOf({ details, durations }, plan) {
   const known = new Map(durations.map((one) => [one.pendingMigrations, one]));
   const paths = new Map();
   for (const one of details) {
@@ -80,6 +112,7 @@ function pathsOf({ details, durations }) {
       const path = paths.get(key) ?? {
         from: one.currentRevision,
         pending: one.pendingMigrations,
+        isRehearsed: plan?.isRehearsed ?? false,
         took: known.get(one.pendingMigrations),
         tenants: [],
       };
@@ -94,7 +127,10 @@ const PATHS = [
   { title: "Tenants", kind: "number", cell: (path) => count(path.tenants.length) },
   {
     title: "State",
-    cell: (path) => (path.pending === null ? badge("head") : badge("behind", "pending")),
+    cell: (path) =>
+      path.pending === null
+        ? badge("head")
+        : badge("behind", path.isRehearsed ? "passed the rehearsal" : "pending, not tried"),
   },
   { title: "From", kind: "code", cell: (path) => path.from ?? "–" },
   {
@@ -127,8 +163,18 @@ const PATHS = [
     cell: (path) => path.tenants.slice(0, 3).join(", "),
   },
 ];
+const CAUSES = [
+  { title: "Tenants", kind: "number", cell: (one) => count(one.count) },
+  { title: "Cause", kind: "wide", cell: (one) => el("span", { class: "raw code" }, one.cause) },
+  { title: "What to do", kind: "wide", cell: (one) => remedyOf(one.cause) },
+  {
+    title: "For example",
+    kind: "minor name",
+    cell: (one) => tenantLink(one.sampleCustomerId, one.name),
+  },
+];
 const ERRORS = [
   { title: "Tenant", kind: "name", cell: (one) => tenantLink(one.customerId, one.customerName) },
-  { title: "State", cell: () => badge("failed", "would fail") },
+  { title: "State", cell: () => badge("failed") },
   { title: "Error", kind: "wide", cell: (one) => el("span", { class: "raw code" }, one.error) },
 ];

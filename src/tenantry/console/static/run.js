@@ -78,7 +78,8 @@ async function follow(page) {
         }
       },
       onRun: (changed) => {
-        const isNew = changed.state !== page.run.state;
+        const { state, heldBecause } = page.run;
+        const isNew = changed.state !== state || changed.heldBecause !== heldBecause;
         page.run = changed;
         progress.update(changed);
         if (isNew) {

@@ -48,8 +48,11 @@ export function drawHead(page) {
         run.retryOf === null
           ? undefined
           : el("a", { href: `#/runs/${run.retryOf}` }, "an earlier run"),
+      Plan: run.planId === null ? undefined : shortId(run.planId, "id of the plan"),
       Id: shortId(run.id, "id of the run"),
     }),
+    run.heldBecause !== undefined &&
+      notice("warning", `The run is held, and no more tenants are started. ${run.heldBecause}`),
     run.stopReason !== null && notice("info", stopText(run)),
   );
   drawElapsed(page);

@@ -1,6 +1,6 @@
-// Waves and the failure budget: parsing, and descriptions in words.
+// Waves, the failure budget and plans: parsing, and descriptions in words.
 
-import { count, plural } from "./format.js";
+import { count, plural, shortTime } from "./format.js";
 
 const ALL = "100%";
 const SIZE = /^(\d+)\s*(%?)$/;
@@ -57,6 +57,18 @@ export function budgetInWords(text) {
   } catch (error) {
     return error.message;
   }
+}
+
+/** Return the summary of a dry run or a rehearsal as a sentence. */
+export function summaryOf(found, plan) {
+  const others = `${count(found.upToDate)} already at head, ${count(found.failed)} failed`;
+  if (!plan?.isRehearsed) {
+    return `Pending, not tried: ${plural(found.pending, "tenant")} of ${count(found.total)}; ${others}.`;
+  }
+  const untried = found.pending - plan.passedCount;
+  const skipped = untried > 0 ? `, ${count(untried)} not rehearsed` : "";
+  const at = shortTime(plan.createdAt);
+  return `Rehearsed on ${at}: ${count(plan.passedCount)} passed${skipped}, ${others}.`;
 }
 
 function sizeInWords(size, total) {

@@ -1,0 +1,130 @@
+"""Plans of migration runs."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Self
+from uuid import UUID
+
+from msgspec import field
+
+from tenantry.catalog.stored_plans import PlanCause, PlanTenant, StoredPlan
+from tenantry.fleet.pending_sql import RunsAs
+from tenantry.schemas.base import PageRequest, PageResponse, Schema
+from tenantry.schemas.migrations import Details, MigrationPreviewDetailResponse
+
+
+class PlanPageRequest(PageRequest, frozen=True):
+    """Which page of the plans."""
+
+
+class PlanRequest(Schema, frozen=True):
+    """The details of a plan to include."""
+
+    details: Details = Details.ALL
+
+
+class PlanResponse(Schema, frozen=True):
+    """What a dry run or a rehearsal has found, to be run exactly so.
+
+    ``digest`` is a hash of all that a run of it depends on. ``pendingCount`` customers have pending
+    revisions and no error; a rehearsal has executed those of ``passedCount`` and rolled them back.
+    ``runId`` is the run that was started with it, or null.
+    """
+
+    id: UUID
+    digest: str
+    created_at: datetime
+    expires_at: datetime
+    actor: str
+    is_rehearsed: bool
+    label: str | None
+    head: str
+    waves: list[int | str] | None
+    max_failures: int | str | None
+    only_behind: bool
+    retry_of: UUID | None
+    total_count: int
+    pending_count: int
+    passed_count: int
+    up_to_date_count: int
+    failed_count: int
+    run_id: UUID | None
+
+    @classmethod
+    def of(cls, source: StoredPlan, **more: Any) -> Self:
+        """Return the representation of a plan."""
+        options = source.options[0]
+        names = ("waves", "max_failures", "only_behind")
+        retry_of = options["retry_of"]
+        chosen = {name: options[name] for name in names}
+        chosen["retry_of"] = None if retry_of is None else UUID(retry_of)
+        return super().of(source, **chosen, **more)
+
+
+class PlanPage(PageResponse[PlanResponse], frozen=True):
+    """One page of the plans, the newest first."""
+
+
+class PlannedRevisionResponse(Schema, frozen=True):
+    """A pending revision of a plan.
+
+    ``sqlSha256`` is the hash of its statements; null if they are not recorded. ``findings`` are the
+    rules that its statements break.
+    """
+
+    revision: str
+    engine: str
+    runs_as: RunsAs
+    sql_sha256: str | None
+    findings: list[str]
+
+
+class PlannedFileResponse(Schema, frozen=True):
+    """A file that the revisions of a plan consist of, and a hash of its content."""
+
+    name: str
+    sha256: str
+
+
+class PlanCauseResponse(Schema, frozen=True):
+    """How many customers of a plan have errors of one kind, and one that has it."""
+
+    cause: str
+    count: int
+    sample_tenant_id: UUID = field(name="sampleCustomerId")
+
+
+class PlanDetailResponse(PlanResponse, frozen=True):
+    """A plan with its revisions, its files, the causes of errors, and each customer."""
+
+    revisions: list[PlannedRevisionResponse]
+    files: list[PlannedFileResponse]
+    causes: list[PlanCauseResponse]
+    details: list[MigrationPreviewDetailResponse]
+
+    @classmethod
+    def of_plan(
+        cls, plan: StoredPlan, causes: Iterable[PlanCause], tenants: Iterable[PlanTenant]
+    ) -> Self:
+        """Return the representation of *plan*."""
+        return cls.of(
+            plan,
+            revisions=[
+                PlannedRevisionResponse(
+                    one["revision"],
+                    one["engine"],
+                    RunsAs(one["runsAs"]),
+                    one["sqlSha256"],
+                    one["findings"],
+                )
+                for one in plan.revisions
+            ],
+            files=[PlannedFileResponse(one["name"], one["sha256"]) for one in plan.files],
+            causes=[PlanCauseResponse.of(one) for one in causes],
+            details=[
+                MigrationPreviewDetailResponse(
+                    one.tenant_id, one.tenant_name, one.position, one.pending, one.error
+                )
+                for one in tenants
+            ],
+        )
