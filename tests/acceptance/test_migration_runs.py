@@ -70,6 +70,7 @@ POST = {
 }
 CONTENT = {
     "sizeBytes": is_count,
+    "sizeBytesMax": maybe(is_count),
     "postCount": is_count,
     "publishedCount": is_count,
     "posts": list_of(POST),

@@ -227,7 +227,7 @@ class TestUndelete:
         deleted = await delete(services, deleted)
         await services.deletion.purge(system_context("ada"), deleted, name="new")
 
-        page = await audit.LOG.page(services.catalog, Window(1, 6))
+        page = await audit.LOG.page(services.catalog, Window(1, 5))
 
         found = {one.action: one for one in page.items}
         assert set(found) == {"tenant.purge", "tenant.delete", "tenant.update", "tenant.undelete"}

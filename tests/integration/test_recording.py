@@ -49,10 +49,10 @@ def _install(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
         module = ModuleType(name)
         module.__path__ = []  # type: ignore[attr-defined]
         for one in ("AutoString", "Vector", "VECTOR", "UUIDType"):
-            setattr(module, one, sa.String)
+            vars(module)[one] = sa.String
         monkeypatch.setitem(sys.modules, name, module)
         if parent is not None:
-            setattr(parent, name.rpartition(".")[2], module)
+            vars(parent)[name.rpartition(".")[2]] = module
         parent = module
 
 

@@ -23,7 +23,8 @@ def make_folder(folder: Path) -> None:
     for one in reversed(missing):
         with contextlib.suppress(FileExistsError):  # another process was faster
             one.mkdir(mode=FOLDER_MODE)
-    if not folder.is_dir():
+    # Another process may have removed it again; the caller finds out when it uses it.
+    if folder.exists() and not folder.is_dir():
         raise FileExistsError(errno.EEXIST, "Not a folder", str(folder))
 
 
