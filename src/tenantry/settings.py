@@ -143,14 +143,14 @@ class Settings(BaseSettings):
     )
     tenant_size_max: SizeLimit = Field(
         0,
-        description="The size limit of a tenant's database: `10GB`; 0 for none. Beyond it, content "
-        "is rejected with 507. A tenant can have a limit of its own instead.",
+        description="The size limit of a tenant's database: `10GB`, at least 16 MB; 0 for none. "
+        "Beyond it, content is rejected with 507. A tenant can have a limit of its own instead.",
     )
     free_space_mark: MarkText = Field(
         "",
         description="The free space on the disk of a SQLite tenant server below which content is "
-        "rejected with 507: `2GB`, or `5%` of the disk; 0 for none. Empty: 1 GB, or 10 % of a disk "
-        "smaller than 10 GB. A backup to a disk leaves half of it free.",
+        "rejected with 507: `2GB`, or `5%` of the disk, at most 90 %; 0 for none. Empty: 1 GB, or "
+        "10 % of a disk smaller than 10 GB. A backup to a disk leaves half of it free.",
     )
     trusted_proxies: ProxyAddresses = Field(
         "",

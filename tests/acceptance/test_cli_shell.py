@@ -167,8 +167,23 @@ class TestCompletion:
         assert offered("tenantry migrate plan --tenant acme") == [acme["name"], both["id"]]
         assert offered(f"tenantry migrate show {run[:9]}") == [run]
         assert offered("tenantry user list x") == [""]
-        assert f"{both['id']}\tAcme & Sons" in offered("tenantry tenant show ac", "complete_fish")
+        assert f"{both['id']}\tAcme ? Sons" in offered("tenantry tenant show ac", "complete_fish")
         assert any("Acme" in one for one in offered("tenantry tenant show ac", "complete_zsh"))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("shell", ["zsh", "fish", "bash"])
+    def test_offers_nothing_that_a_shell_would_run(self, tenantry: Commands, shell: str):
+        """Zsh evaluates the description of an offer twice."""
+        evil = tenantry.create_tenant("evil \\$(touch /tmp/x) `id` \"' [bold]x[/nope]")
+        given = {"COMP_WORDS": "tenantry tenant show ev", "COMP_CWORD": "3"}
+        given |= {"_TYPER_COMPLETE_ARGS": given["COMP_WORDS"], **tenantry.environment}
+        given |= {"_TENANTRY_COMPLETE": f"complete_{shell}"}
+        given |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+
+        ended = _run(tenantry.folder, str(TENANTRY), **given)
+
+        assert evil["id"] in ended.stdout
+        assert not {"$", "`", "\\", "["} & set(ended.stdout)
 
 
 def _imported(folder: Path, *arguments: str, **environment: str) -> set[str]:

@@ -93,7 +93,6 @@ async def admitted(world: World, token: str) -> PersonContext:
     return await entry.admit(
         ctx,
         services.databases,
-        services.storage,
         identity,
         Demand(),
         kind=PersonContext,

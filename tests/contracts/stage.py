@@ -1,5 +1,6 @@
 """A world for many requests: its content can be read and restored."""
 
+import asyncio
 from dataclasses import dataclass
 
 from tenantry.api.endpoints import Endpoint
@@ -78,8 +79,14 @@ class Stage:
             line for line in difference(self.begun, self.now()) if line.split()[0] not in HISTORY
         ]
 
-    def restore(self, tenant: str = "acme") -> None:
-        """Restore credentials, users and the content of tenants."""
+    async def restore(self, tenant: str = "acme") -> None:
+        """Restore credentials, users and the content of tenants.
+
+        In a thread: a transaction of the service may hold the lock, and needs the event loop.
+        """
+        await asyncio.to_thread(self._restore, tenant)
+
+    def _restore(self, tenant: str) -> None:
         self.ledger.restore_catalog(self.begun["catalog"])
         self.ledger.restore(self.tenants[tenant], self.begun[tenant])
 

@@ -1,9 +1,11 @@
 """A tenant at its size limit: what adds content is rejected, and everything else works."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+import pytest_asyncio
 import sqlalchemy as sa
 
 from tenantry.api.endpoints import Endpoint
@@ -30,14 +32,18 @@ OF_TENANTS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _full(stage: Stage) -> Iterator[None]:
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def _full(stage: Stage) -> AsyncIterator[None]:
     """Every database is larger than a byte."""
-    with stage.ledger.catalog.begin() as catalog:
-        catalog.execute(sa.update(tenant).values(size_bytes_max=1))
+    await asyncio.to_thread(_limit, stage)
     stage.world.services.catalog.cache.clear()
     yield
-    stage.restore()
+    await stage.restore()
+
+
+def _limit(stage: Stage) -> None:
+    with stage.ledger.catalog.begin() as catalog:
+        catalog.execute(sa.update(tenant).values(size_bytes_max=1))
 
 
 @pytest.mark.parametrize("endpoint", params(OF_TENANTS))
@@ -67,6 +73,15 @@ async def test_an_ended_session_is_told_first(stage: Stage, endpoint: Endpoint) 
     answer = await stage.ask(endpoint, headers=headers, body=b"{")
 
     assert answer.status == 401
+
+
+@pytest.mark.parametrize("endpoint", params(one for one in OF_TENANTS if one.adds))
+async def test_the_form_of_the_body_is_checked_first(stage: Stage, endpoint: Endpoint) -> None:
+    headers = [*stage.good(endpoint), ("content-type", "text/xml")]
+
+    answer = await stage.ask(endpoint, headers=headers, body=b"<a/>")
+
+    assert answer.status == (415 if endpoint.reads_body else 507)
 
 
 async def test_the_tools_are_those_of_the_endpoints() -> None:

@@ -150,7 +150,7 @@ async def refused(
             found.append(f"does not name {word}: {answer.json()['message']!r}")
         wrong += [f"[{what}] {fault}" for fault in found]
     changed = stage.changes()
-    stage.restore()
+    await stage.restore()
     assert not wrong + changed, "\n".join(wrong + changed)
 
 
@@ -189,7 +189,7 @@ class TestBody:
             if answer.status != 415 and type_.strip(" ;"):
                 found.append(f"{answer.status} instead of 415")
             wrong += [f"[{type_!r}] {fault}" for fault in found]
-            stage.restore()
+            await stage.restore()
         assert not wrong, "\n".join(wrong)
 
     async def test_has_no_coding(self, stage: Stage, endpoint: Endpoint):
@@ -236,7 +236,7 @@ class TestBody:
         unknown = msgspec.json.encode({"surprise": {"a": [1, None, "x"]}, **good})
 
         answer = await stage.ask(endpoint, headers=stage.good(endpoint), body=unknown)
-        stage.restore()
+        await stage.restore()
 
         if endpoint.path == REFUSES_UNKNOWN_MEMBERS:
             assert answer.status == 400
@@ -253,7 +253,7 @@ class TestBody:
         body = b"{" + unknown + (b"" if rest == b"}" else b", ") + rest
 
         answer = await stage.ask(endpoint, headers=stage.good(endpoint), body=body)
-        stage.restore()
+        await stage.restore()
 
         assert (answer.status == 400) == (endpoint.path == REFUSES_UNKNOWN_MEMBERS), answer.body
 
@@ -279,7 +279,7 @@ class TestBody:
             for body in (b'{"surprise": ' + value + b"}", b"{" + value + b": 1}"):
                 answer = await stage.ask(endpoint, headers=stage.good(endpoint), body=body)
                 if answer.status < 300:
-                    stage.restore()
+                    await stage.restore()
                 if answer.status >= 500:
                     wrong.append(f"[{what}] {answer.status}")
         assert not wrong, "\n".join(wrong)
@@ -329,7 +329,7 @@ class TestMember:
 
         body = b'{"' + name.encode() + b'": [[]],' + good[1:]
         answer = await stage.ask(endpoint, headers=stage.good(endpoint), body=body)
-        stage.restore()
+        await stage.restore()
 
         assert answer.status == 400
         assert name in answer.json()["message"]
@@ -355,7 +355,7 @@ class TestMember:
             endpoint, headers=stage.good(endpoint), body=msgspec.json.encode(body)
         )
         if answer.status < 300:
-            stage.restore()
+            await stage.restore()
 
         assert list(faults(answer, endpoint.path)) == []
         assert answer.status < 300 or answer.status in {400, 404, 409} | _of_login(endpoint)
@@ -421,7 +421,7 @@ class TestQuery:
             headers=stage.good(endpoint),
             query=stage.query(endpoint) + b"&surprise=1&surprise=2&x&=&&",
         )
-        stage.restore()
+        await stage.restore()
 
         # The tenant of the stage is not deleted.
         missing = {404} if endpoint.path.startswith("/api/admin/deleted-tenants/") else set()
@@ -501,7 +501,7 @@ class TestEveryEndpoint:
                 found.append(str(answer.status))
             wrong += [f"[{query[:60]!r}] {fault}" for fault in found]
             if endpoint.method == "DELETE":
-                stage.restore()
+                await stage.restore()
         assert not wrong, "\n".join(wrong)
 
     async def test_refuses_headers_that_are_too_large(self, stage: Stage, endpoint: Endpoint):
@@ -538,7 +538,7 @@ class TestEveryEndpoint:
         for headers, body, query in asked:
             answer = await stage.ask(endpoint, headers=headers, body=body, query=query)
             if answer.status < 400:
-                stage.restore()
+                await stage.restore()
             elif len(answer.body) > REFUSAL_BYTES_MAX:
                 wrong.append(f"{body[:60]!r} {query[:60]!r}: {answer.body[:200]!r}")
         assert not wrong, "\n".join(wrong)
@@ -613,7 +613,7 @@ class TestId:
                     found.append(f"{answer.status} instead of 404")
                 wrong += [f"[{name}: {text[:60]!r}] {fault}" for fault in found]
         changed = stage.changes()
-        stage.restore()
+        await stage.restore()
         assert not wrong + changed, "\n".join(wrong + changed)
 
     async def test_may_be_in_upper_case(self, stage: Stage, endpoint: Endpoint):
@@ -627,7 +627,7 @@ class TestId:
                     endpoint, headers=stage.good(endpoint), path=path, body=body, query=query
                 )
             )
-            stage.restore()
+            await stage.restore()
 
         assert answers[0].status == answers[1].status
 
@@ -653,7 +653,7 @@ class TestIdInsideATenant:
 
         answer = await stage.ask(endpoint, headers=stage.good(endpoint), path=path, body=body)
         changed = stage.changes()
-        stage.restore()
+        await stage.restore()
 
         assert answer.status == 404
         assert not changed, "\n".join(changed)

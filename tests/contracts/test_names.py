@@ -79,7 +79,7 @@ class TestEndpoint:
         body = msgspec.json.encode({"fullName": VISIBLE[name], "email": "owner@acme.example.com"})
 
         answer = await stage.ask(endpoint, headers=stage.good(endpoint), body=body)
-        stage.restore()
+        await stage.restore()
 
         assert answer.status == 200
         assert answer.json()["data"]["fullName"] == VISIBLE[name]

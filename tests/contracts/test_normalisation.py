@@ -96,7 +96,7 @@ async def test_an_endpoint_does_not_hold_up_others(stage: Stage, endpoint: Endpo
             path = path_of(endpoint, {**stage.ids, "slug": text})
             answer = await stage.ask(endpoint, headers=stage.good(endpoint), path=path)
             assert answer.status == 404
-    stage.restore()
+    await stage.restore()
 
     assert wrong == []
     assert max(found) < STALL_SECONDS_MAX
@@ -133,6 +133,6 @@ async def test_a_tool_does_not_hold_up_others(stage: Stage, tool: Tool, size: st
             )
             assert answer.status == 200, answer.body
             assert "error" not in answer.json(), answer.body
-    stage.restore()
+    await stage.restore()
 
     assert max(found) < STALL_SECONDS_MAX

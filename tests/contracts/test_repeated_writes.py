@@ -1,10 +1,11 @@
 """A request that changes nothing changes nothing: no audit entry, no new time, no new version."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from uuid import UUID
 
 import msgspec
 import pytest
+import pytest_asyncio
 import sqlalchemy as sa
 
 from tenantry.api.endpoints import Endpoint
@@ -32,10 +33,10 @@ UPDATING = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _restored(stage: Stage) -> Iterator[None]:
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def _restored(stage: Stage) -> AsyncIterator[None]:
     yield
-    stage.restore()
+    await stage.restore()
 
 
 def body_of(stage: Stage, endpoint: Endpoint) -> bytes:

@@ -20,7 +20,7 @@ import pytest
 from tenantry.api.streaming import READMIT_SECONDS, while_admitted
 from tenantry.catalog import audit
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import snapshots
+from tenantry.db import snapshots, table_export
 from tenantry.db.row_formats import RowFormat
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.table_export import NotExportable, export_tables
@@ -389,6 +389,22 @@ class TestDownload:
         page = await audit.LOG.page(world.services.catalog, Window(1, 1))
         assert (page.items[0].action, page.items[0].actor) == ("tenant.export", "ada@example.com")
         assert page.items[0].changes == [{"field": "format", "old": None, "new": "csv"}]
+
+    async def test_that_fails_at_its_beginning_is_not_tried_again(
+        self, world: World, faults: Faults
+    ):
+        """Each try would be an entry of the audit log, and read the database."""
+
+        def lose(*_: Any, **__: Any) -> None:
+            raise DatabaseUnavailable from ConnectionRefusedError()
+
+        faults.before(table_export, "export_tables", lose)
+        async with await world.admin() as admin:
+            answer = await admin.get(f"/api/admin/tenants/{world.acme.tenant.id}/export")
+
+        assert answer.status_code == 503
+        page = await audit.LOG.page(world.services.catalog, Window(1, 9))
+        assert [one.action for one in page.items].count("tenant.export") == 1
 
     @pytest.mark.slow
     async def test_ends_without_the_end_of_the_file_when_the_caller_loses_access(

@@ -201,17 +201,15 @@ class Connections:
 
     def _displace(self, client: str) -> bool:
         """Close a waiting connection of the client with the most, in favour of *client*."""
-        counted = [(count, one) for one, count in self._by_client.items() if one]
-        count, most = max(counted, default=(0, ""))
-        if count <= (self._by_client[client] if client else 0) + 1:
+        own = self._by_client[client] if client else 0
+        waiting = {one: owner for one, owner in self._admitted.items() if owner and one.is_waiting}
+        found = max(waiting, key=lambda one: self._by_client[waiting[one]], default=None)
+        if found is None or self._by_client[waiting[found]] <= own + 1:
             return False
-        for connection, owner in self._admitted.items():
-            if owner == most and connection.is_waiting:
-                self.leave(connection)
-                self._metrics.count_refused_connection(DISPLACED)
-                connection.abort()
-                return True
-        return False
+        self.leave(found)
+        self._metrics.count_refused_connection(DISPLACED)
+        found.abort()
+        return True
 
     def _sender(self, connection: Connection) -> object:
         """Return the client of a connection, or else itself: a proxy carries many clients."""

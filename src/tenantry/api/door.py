@@ -7,8 +7,9 @@ credentials (401), their rights (403), and then the body (400).
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from functools import partial
+from itertools import count
 from types import AsyncGeneratorType
 from typing import Any
 
@@ -50,12 +51,12 @@ from tenantry.api.streaming import (
     while_admitted,
 )
 from tenantry.db.postgres import SILENCE_SECONDS
-from tenantry.db.sessions import DatabaseUnavailable, wait_to_retry
+from tenantry.db.sessions import DatabaseUnavailable, StorageFull, wait_to_retry
 from tenantry.kit.access_log import AccessLog
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.services import Services
-from tenantry.tenant.entry import Claimant, admit, confirm_claimant
+from tenantry.tenant.entry import Claimant, TenantContext, admit, confirm_claimant
 
 # A database connection cancels a statement 1 s after its deadline, and reports that the server
 # does not answer. The deadline of a request is later, so that the more precise error comes first.
@@ -96,6 +97,8 @@ class Api:
         try:
             try:
                 answer = await self._handle(request, receive)
+            except StorageFull:
+                raise  # no database is missing
             except DatabaseUnavailable:
                 await self._recheck_access(request)
                 raise
@@ -168,14 +171,13 @@ class Api:
         if endpoint.level.identify is None:
             return
         identify, identifier = endpoint.level.identify, self._services.identifier
-        tries, is_identified = 0, False
-        while not is_identified:
-            tries += 1
+        for tries in count(1):
             try:
                 request.caller = await identify(identifier, ctx, request.credentials)
-                is_identified = True
             except DatabaseUnavailable as error:
                 await wait_to_retry(error, tries, is_read=True)
+            else:
+                return
 
     def _count(self, endpoint: Endpoint, request: RequestState) -> None:
         """Count the request for the rate limit of its caller, or of its tenant.
@@ -229,19 +231,33 @@ class Api:
         """Admit the caller and operate, within the fair share of the caller's tenant."""
         key = _fair_key(endpoint, request)
         if key is None:
-            return await self._admit_and_operate(endpoint, request, body)
+            return await self._answer(endpoint, request, body)
         waited = await self._fair_share.enter(key)
         try:
             if waited > LONG_WAIT_SECONDS:
                 await self._identify(endpoint, request)
-            return await self._admit_and_operate(endpoint, request, body)
+            return await self._answer(endpoint, request, body)
         finally:
             self._fair_share.leave(key)
 
-    async def _admit_and_operate(
+    async def _answer(
         self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
     ) -> Answer | Awaitable[Any]:
-        """Return the response, or the handler's work if the response may be slow.
+        """Return the response, or the handler's work if the response may be slow."""
+        data: Any = await self._admit_and_operate(endpoint, request, body)
+        if isinstance(data, Answer | Coroutine):
+            return data
+        if isinstance(data, AsyncGeneratorType):
+            # An event stream checks the access itself, because it ends without an error.
+            if not endpoint.is_event_stream:
+                data = while_admitted(data, partial(self._admit_again, endpoint, request))
+            return await streamed_answer(endpoint, data, request.headers)
+        return represent(endpoint, data)
+
+    async def _admit_and_operate(
+        self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
+    ) -> Any:
+        """Return what the handler returns; if the response may be slow, its work.
 
         It is tried again after a deadlock; until the handler was called, also after a lost
         connection, because nothing was changed.
@@ -270,7 +286,6 @@ class Api:
             request.ctx = await admit(
                 request.anonymous,
                 self._services.databases,
-                self._services.storage,
                 caller,
                 endpoint.demand,
                 kind=level.context,
@@ -291,6 +306,8 @@ class Api:
         try:
             if isinstance(body, TenantryError):
                 raise body
+            if endpoint.adds and isinstance(request.ctx, TenantContext):
+                await self._services.storage.take(request.ctx.tenant, request.ctx.database)
             if endpoint.reads_body:
                 wanted = decode_body(endpoint, body)
             else:
@@ -308,8 +325,8 @@ class Api:
 
     async def _operate(
         self, endpoint: Endpoint, request: RequestState, wanted: Any, parameters: dict[str, Any]
-    ) -> Answer:
-        """Call the handler, and return the response with its data."""
+    ) -> Any:
+        """Call the handler, and return its data; the response of a conditional request."""
         ctx: Any = request.ctx
         if endpoint.version is not None:
             unchanged = await unchanged_answer(endpoint, ctx, request.scope)
@@ -319,12 +336,7 @@ class Api:
         data = await endpoint.handler(ctx, self._services, wanted, **parameters)
         if endpoint.version is not None:
             return versioned_answer(endpoint, ctx, request.scope, data)
-        if isinstance(data, AsyncGeneratorType):
-            # An event stream checks the access itself, because it ends without an error.
-            if not endpoint.is_event_stream:
-                data = while_admitted(data, partial(self._admit_again, endpoint, request))
-            return await streamed_answer(endpoint, data, request.headers)
-        return represent(endpoint, data)
+        return data
 
     async def _admit_again(self, endpoint: Endpoint, request: RequestState) -> None:
         """Authenticate and admit the caller of an admitted request again.

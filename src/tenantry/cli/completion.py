@@ -20,6 +20,8 @@ SECONDS_MAX = 1.0
 # A name with other characters needs quotes, which shells do not add: then its id is offered.
 _PLAIN = re.compile(r"[\w.@%+,:/-]+")
 _LAST = "\U0010ffff"
+# Shells evaluate what they show with an offer: zsh twice, and its text is markup before.
+_UNSAFE = re.compile(r"[^\w .@+,-]")
 
 _TENANTS = (
     "SELECT tenant.id, tenant.name FROM tenant_name JOIN tenant ON tenant.id = tenant_id "
@@ -39,12 +41,17 @@ def tenant_names(incomplete: str) -> list[Offer]:
     """Return the tenants with names that begin with *incomplete*, in any case."""
     start = canonical(incomplete)
     found = _fetch(_TENANTS, start, start + _LAST)
-    return [(name, "") if _PLAIN.fullmatch(name) else (id_, name) for id_, name in found]
+    return [(name, "") if _PLAIN.fullmatch(name) else (id_, _shown(name)) for id_, name in found]
 
 
 def run_ids(incomplete: str) -> list[Offer]:
     """Return the newest runs with ids that begin with *incomplete*, and who started them."""
-    return [one for one in _fetch(_RUNS) if one[0].startswith(incomplete.lower())]
+    found = _fetch(_RUNS)
+    return [(id_, _shown(by)) for id_, by in found if id_.startswith(incomplete.lower())]
+
+
+def _shown(text: str) -> str:
+    return _UNSAFE.sub("?", text)
 
 
 def _fetch(sql: str, *values: str) -> list[Offer]:

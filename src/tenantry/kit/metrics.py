@@ -186,7 +186,7 @@ class Metrics(Collector):
         )
         yield _counter(
             "tenantry_unavailable",
-            "Requests rejected with 429 or 503: a limit, or a database that is down or busy.",
+            "Requests rejected with 429, 503 or 507: a limit, a full disk, a database down.",
             self._unavailable,
             label="reason",
         )

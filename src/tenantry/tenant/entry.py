@@ -8,10 +8,9 @@ from tenantry.access.identify import Identity
 from tenantry.access.principal import Scope
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Forbidden, TenantryError, Unauthenticated
+from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabase, TenantDatabases
-from tenantry.tenant.storage import Storage
 from tenantry.tenant.users import UserInSession
 
 
@@ -111,7 +110,6 @@ Ctx = TypeVar("Ctx", bound=TenantContext)
 async def admit(
     ctx: OperationContext,
     databases: TenantDatabases,
-    storage: Storage,
     identity: Identity,
     demand: Demand,
     *,
@@ -124,7 +122,6 @@ async def admit(
     Args:
         ctx: The context without the caller.
         databases: The tenant databases.
-        storage: Limits what an operation may add.
         identity: The verified credentials.
         demand: What the operation requires.
         kind: The type of the context. `PersonContext` and `Claimant` require a user who acts;
@@ -136,7 +133,6 @@ async def admit(
         Unauthenticated: The session has ended, or the user was deleted.
         Forbidden: The credentials are valid and do not suffice.
         TenantReadOnly, DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
-        StorageFull, TenantFull: See `Storage.take`.
     """
     if requires_session and identity.claims is None:
         raise SignInRequired
@@ -147,13 +143,6 @@ async def admit(
     if kind is not Claimant:
         is_admitted = admits_deleted_user and identity.claims is not None
         await _confirm(identity, database, rejects_deleted=not is_admitted)
-    if demand.adds:
-        try:
-            await storage.take(identity.tenant, database)
-        except TenantryError:
-            if kind is Claimant:
-                await _confirm(identity, database, rejects_deleted=identity.claims is None)
-            raise
     return _context(kind, ctx, identity, database)
 
 

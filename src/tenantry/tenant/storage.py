@@ -117,9 +117,11 @@ class Storage:
         if limit is None:
             return
         if not await self._room_of(tenant, limit).take(partial(_measure_tenant, database, limit)):
+            # On PostgreSQL, the size of a database stays as it is when rows are deleted.
+            remedy = "" if self._databases.server(name).folder is None else "delete posts, or "
             raise TenantFull(
-                f"The tenant has reached its size limit of {shown_size(limit)}: delete posts, or "
-                "ask the operator for a higher limit."
+                f"The tenant has reached its size limit of {shown_size(limit)}: {remedy}ask the "
+                "operator for a higher limit."
             )
 
     def _room_of(self, tenant: Tenant, limit: int) -> Room:
