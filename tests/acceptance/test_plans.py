@@ -58,6 +58,8 @@ class TestPlan:
         assert listed.items() <= shown.items()
         assert [one["pendingMigrations"] for one in shown["details"]] == ["a1_create_pets"] * 2
         assert {one["revision"] for one in shown["revisions"]} == {"a1_create_pets"}
+        assert {len(one["sqlSha256"]) for one in shown["revisions"]} == {64}
+        assert "CREATE TABLE pets" in shown["revisions"][0]["sql"]
         assert "user:a1_create_pets" in {one["name"] for one in shown["files"]}
         assert none["details"] == []
         assert (result["success"], result["failed"]) == (2, 0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from tenantry.catalog.stored_plans import PlanCause, PlanTenant, StoredPlan
 from tenantry.cli import output
 from tenantry.cli.reports import show_failures, show_long_table, tenants_text
+from tenantry.fleet.approval import planned_revisions
 from tenantry.fleet.dry_run import Preview, TenantPreview
 from tenantry.fleet.pending_sql import PendingRevision
 from tenantry.kit.pages import Page
@@ -95,18 +96,11 @@ def show_plan(plan: StoredPlan, causes: Sequence[PlanCause], tenants: Sequence[P
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
     output.show_line()
-    columns = ["Revision", "Engine", "Runs as", "Warnings", "SHA-256 of its SQL"]
-    rows = [
-        (
-            one["revision"],
-            one["engine"],
-            one["runsAs"],
-            ", ".join(one["findings"]),
-            one["sqlSha256"],
-        )
-        for one in plan.revisions
-    ]
+    revisions = planned_revisions(plan)
+    columns = ["Revision", "Engine", "Runs as", "SHA-256 of its SQL"]
+    rows = [(one.revision, one.engine, one.runs_as.value, one.sql_sha256) for one in revisions]
     show_long_table(columns, rows)
+    _show_findings(revisions)
     samples = {one.tenant_id: one for one in tenants}
     show_failures(
         [

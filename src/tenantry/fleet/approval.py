@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -110,7 +109,7 @@ def make_plan(
     stored = replace(options, tenant_ids=None if options.tenant_ids is None else [])
     records = [msgspec.to_builtins({one.name: getattr(stored, one.name) for one in fields(stored)})]
     files = [{"name": name, "sha256": hashes[name]} for name in sorted(hashes)]
-    revisions = [_revision(one) for one in preview.revisions]
+    revisions = [msgspec.to_builtins(one) for one in preview.revisions]
     seen = [(one.tenant_id, one.position, one.pending) for one in tenants]
     everything = msgspec.json.encode([records, files, revisions, seen, head, is_rehearsed])
     plan = StoredPlan(
@@ -132,6 +131,11 @@ def make_plan(
         failed_count=preview.failed,
     )
     return plan, tenants
+
+
+def planned_revisions(plan: StoredPlan) -> list[PendingRevision]:
+    """Return the pending revisions of a plan."""
+    return [msgspec.convert(one, PendingRevision) for one in plan.revisions]
 
 
 def planned_options(
@@ -228,16 +232,6 @@ def _tenant(found: TenantPreview, *, is_rehearsed: bool) -> PlanTenant:
     )
 
 
-def _revision(found: PendingRevision) -> dict[str, Any]:
-    return {
-        "revision": found.revision,
-        "engine": found.engine,
-        "runsAs": found.runs_as.value,
-        "sqlSha256": found.sql_sha256,
-        "findings": [one.rule for one in found.findings],
-    }
-
-
 def _change_of(planned: str | None, found: str | None) -> str:
     if planned is None:
         return "is new"
@@ -255,7 +249,7 @@ def _moved(planned: Mapping[UUID, PlanTenant], found: Sequence[TenantPreview]) -
 
 
 def _sql_changes(plan: StoredPlan, found: Sequence[PendingRevision]) -> Iterator[str]:
-    planned = {(one["revision"], one["engine"]): one["sqlSha256"] for one in plan.revisions}
+    planned = {(one["revision"], one["engine"]): one["sql_sha256"] for one in plan.revisions}
     for one in found:
         key = one.revision, one.engine
         if planned.get(key, one.sql_sha256) != one.sql_sha256:

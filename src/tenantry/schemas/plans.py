@@ -8,9 +8,13 @@ from uuid import UUID
 from msgspec import field
 
 from tenantry.catalog.stored_plans import PlanCause, PlanTenant, StoredPlan
-from tenantry.fleet.pending_sql import RunsAs
+from tenantry.fleet.approval import planned_revisions
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
-from tenantry.schemas.migrations import Details, MigrationPreviewDetailResponse
+from tenantry.schemas.migrations import (
+    Details,
+    MigrationPreviewDetailResponse,
+    PendingRevisionResponse,
+)
 
 
 class PlanPageRequest(PageRequest, frozen=True):
@@ -65,18 +69,10 @@ class PlanPage(PageResponse[PlanResponse], frozen=True):
     """One page of the plans, the newest first."""
 
 
-class PlannedRevisionResponse(Schema, frozen=True):
-    """A pending revision of a plan.
+class PlannedRevisionResponse(PendingRevisionResponse, frozen=True):
+    """A pending revision of a plan; ``sqlSha256`` is the hash of all its SQL, as far as known."""
 
-    ``sqlSha256`` is the hash of its statements; null if they are not recorded. ``findings`` are the
-    rules that its statements break.
-    """
-
-    revision: str
-    engine: str
-    runs_as: RunsAs
     sql_sha256: str | None
-    findings: list[str]
 
 
 class PlannedFileResponse(Schema, frozen=True):
@@ -109,16 +105,7 @@ class PlanDetailResponse(PlanResponse, frozen=True):
         """Return the representation of *plan*."""
         return cls.of(
             plan,
-            revisions=[
-                PlannedRevisionResponse(
-                    one["revision"],
-                    one["engine"],
-                    RunsAs(one["runsAs"]),
-                    one["sqlSha256"],
-                    one["findings"],
-                )
-                for one in plan.revisions
-            ],
+            revisions=[PlannedRevisionResponse.of(one) for one in planned_revisions(plan)],
             files=[PlannedFileResponse(one["name"], one["sha256"]) for one in plan.files],
             causes=[PlanCauseResponse.of(one) for one in causes],
             details=[

@@ -5,7 +5,7 @@ import { get, MIGRATE_ALL, PLANS, send } from "./api.js";
 import { el, fill } from "./dom.js";
 import { plural } from "./format.js";
 import { choices, field, form, input, radios } from "./forms.js";
-import { planned } from "./planned.js";
+import { planned, storedPlan } from "./planned.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
 import { selectionOf } from "./selection.js";
 import { notice, section, speak, tenantLink } from "./widgets.js";
@@ -15,6 +15,11 @@ const CANARY = "1, 10%, 100%";
 
 /** Show the form, and then the plan. */
 export async function view({ query, signal }) {
+  const stored = query.get("plan");
+  if (stored !== null) {
+    const plan = await get(`${PLANS}/${encodeURIComponent(stored)}`, { signal });
+    return [el("h1", {}, plan.label ?? "A stored plan"), storedPlan(plan)];
+  }
   const selection = await selectionOf(query, signal);
   if (selection.obstacle) {
     const back = tenantLink(query.get("tenant"), "Show the tenant");

@@ -9,26 +9,12 @@ import { go } from "./router.js";
 import { badge } from "./states.js";
 import { firstRows, table } from "./table.js";
 import { actionRow, button, facts, notice, section, shortId, tenantLink, time } from "./widgets.js";
-import { budgetInWords, summaryOf, wavesInWords } from "./words.js";
+import { actionOf, budgetInWords, summaryOf, wavesInWords } from "./words.js";
 
 const ROWS_SHOWN_MAX = 50;
 const NOT_STORED =
   "There is no plan to start: the files of the revisions cannot be read, or were replaced " +
   "meanwhile. Show the plan again.";
-
-/** "Migrate 9 tenants · 3 waves · stop after 1 failure" */
-function actionOf(found, { waves, maxFailures }) {
-  const parts = [`Migrate ${plural(found.total, "tenant")}`];
-  if (waves !== undefined) {
-    parts.push(plural(waves.length, "wave"));
-  }
-  if (maxFailures !== undefined) {
-    const isShare = typeof maxFailures !== "number";
-    const most = isShare ? `more than ${maxFailures} failures` : plural(maxFailures + 1, "failure");
-    parts.push(`stop after ${most}`);
-  }
-  return parts.join(" · ");
-}
 
 /** The plan, with the buttons that start a run of exactly this plan. */
 export function planned(found, plan, wanted) {
@@ -43,7 +29,7 @@ export function planned(found, plan, wanted) {
   };
   const failed = found.details.filter((one) => one.error !== null);
   const limit = { max: ROWS_SHOWN_MAX, noun: "more tenant" };
-  const mayStart = plan !== null && found.total > 0;
+  const mayStart = plan !== null && plan.runId === null && found.total > 0;
   const somePassed = mayStart && plan.passedCount > 0 && found.failed > 0;
   return section(
     "The plan",
@@ -87,10 +73,34 @@ export function planned(found, plan, wanted) {
   );
 }
 
+/** The page of a plan that was stored before, perhaps by another admin. */
+export function storedPlan(plan) {
+  const found = {
+    total: plan.totalCount,
+    pending: plan.pendingCount,
+    upToDate: plan.upToDateCount,
+    failed: plan.failedCount,
+    details: plan.details,
+    revisions: plan.revisions,
+    durations: [],
+    expectedMs: null,
+  };
+  return planned(found, plan, {
+    waves: plan.waves ?? undefined,
+    maxFailures: plan.maxFailures ?? undefined,
+  });
+}
+
 function planFacts(plan) {
   return facts({
-    Plan: shortId(plan.id, "id of the plan"),
+    Plan: [
+      shortId(plan.id, "id of the plan"),
+      " ",
+      el("a", { href: `#/runs/plan?plan=${plan.id}` }, "Show this plan"),
+    ],
     Made: time(plan.createdAt),
+    Run:
+      plan.runId === null ? undefined : el("a", { href: `#/runs/${plan.runId}` }, "Show the run"),
     By: plan.actor,
     "Can be started until": time(plan.expiresAt),
   });

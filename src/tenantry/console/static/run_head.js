@@ -48,7 +48,10 @@ export function drawHead(page) {
         run.retryOf === null
           ? undefined
           : el("a", { href: `#/runs/${run.retryOf}` }, "an earlier run"),
-      Plan: run.planId === null ? undefined : shortId(run.planId, "id of the plan"),
+      Plan:
+        run.planId === null
+          ? undefined
+          : el("a", { href: `#/runs/plan?plan=${run.planId}` }, "Show this plan"),
       Id: shortId(run.id, "id of the run"),
     }),
     run.heldBecause !== undefined &&

@@ -59,6 +59,20 @@ export function budgetInWords(text) {
   }
 }
 
+/** "Migrate 9 tenants · 3 waves · stop after 1 failure" */
+export function actionOf(found, { waves, maxFailures }) {
+  const parts = [`Migrate ${plural(found.total, "tenant")}`];
+  if (waves !== undefined) {
+    parts.push(plural(waves.length, "wave"));
+  }
+  if (maxFailures !== undefined) {
+    const isShare = typeof maxFailures !== "number";
+    const most = isShare ? `more than ${maxFailures} failures` : plural(maxFailures + 1, "failure");
+    parts.push(`stop after ${most}`);
+  }
+  return parts.join(" · ");
+}
+
 /** Return the summary of a dry run or a rehearsal as a sentence. */
 export function summaryOf(found, plan) {
   const others = `${count(found.upToDate)} already at head, ${count(found.failed)} failed`;
