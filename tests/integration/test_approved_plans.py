@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -15,6 +17,7 @@ from tenantry.catalog import runs, stored_plans
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.runs import MigrationRun, RunState
 from tenantry.catalog.stored_plans import PlanNotFound, PlanUsed, StoredPlan
+from tenantry.catalog.tenants import Tenant
 from tenantry.fleet import approvals
 from tenantry.fleet.approval import OwnPlan, PlanChanged, PlanExpired, PlanRequired
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
@@ -463,6 +466,65 @@ class TestRun:
                 run = await watching.fleet.wait(run_id)
 
         assert (run.state, run.held_because) == (RunState.CANCELLED, None)
+
+
+class TestDeployment:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_at_any_moment_adds_nothing_to_a_plan(
+        self, planned: Settings, folder: AlembicFolder, seed: int
+    ):
+        """Revisions are added and edited before the start, during it, and during the run."""
+        random = Random(seed)  # noqa: S311 - it has to be the same again
+        files, allowed = list[Path](), set[str]()
+        outcomes = set[str]()
+
+        def deploy() -> None:
+            if files and random.random() < 0.5:
+                text = files[-1].read_text()
+                files[-1].write_text(text.replace("table('t", "table('tt"))
+            else:
+                name = f"r{len(files):02}"
+                files.append(folder.add(f"{name}_add", CREATE.format(f"t_{name}")))
+
+        async with quick(planned) as services:
+            made = await tenants(services, 3)
+            for _ in range(12):
+                deploy()
+                reviewed = await plan(services)
+                tables = set(re.findall(r"t+_r\d+", "".join(one.read_text() for one in files)))
+                if random.random() < 0.3:
+                    deploy()
+                starting = asyncio.create_task(
+                    services.fleet.plan(
+                        system_context("ada"), triggered_by="ada", plan_id=reviewed.id
+                    )
+                )
+                for _ in range(random.randrange(3)):
+                    await asyncio.sleep(random.uniform(0, 0.03))
+                    deploy()
+                try:
+                    run_id = await starting
+                except PlanChanged:
+                    outcomes.add("refused")
+                else:
+                    outcomes.add("started")
+                    allowed |= tables
+                    run = await _until_held_because(services, run_id)
+                    if run.finished_at is None:
+                        await services.fleet.cancel(system_context("ada"), run_id, ends_all=True)
+                        await services.fleet.wait(run_id)
+                for tenant in made:
+                    assert _tables_of(services, tenant) <= allowed
+
+        assert outcomes == {"refused", "started"}
+
+
+def _tables_of(services: Services, tenant: Tenant) -> set[str]:
+    is_sqlite = services.settings.catalog.startswith("sqlite")
+    place = "name FROM sqlite_master" if is_sqlite else "tablename FROM pg_tables"
+    found = {row[0] for row in raw_sql.rows(url_of(services, tenant), f"SELECT {place}")}
+    return {one for one in found if re.fullmatch(r"t+_r\d+", one)}
 
 
 async def _until_held_because(services: Services, run_id: UUID) -> MigrationRun:
