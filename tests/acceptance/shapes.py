@@ -149,6 +149,7 @@ RUN: Shape = {
     "maxFailures": maybe(is_count),
     "stopReason": maybe(is_text),
     "retryOf": maybe(is_guid),
+    "planId": maybe(is_guid),
 }
 
 # Of admin endpoints.

@@ -39,8 +39,8 @@ LEAVE_SECONDS = 0.3
 NEXT_REVISION = """
 import sqlalchemy as sa
 
-revision = "{next}"
-down_revision = "{head}"
+revision = "{next:04}"
+down_revision = "{head:04}"
 
 
 def upgrade(op):
@@ -176,10 +176,9 @@ def next_release(folder: Path) -> Path:
     shutil.copytree(SOURCE / "tenantry", folder / "tenantry", ignore=WITHOUT_COMPILED)
     for stream in ("catalog", "tenant"):
         versions = folder / "tenantry" / stream / "revisions" / "versions"
-        head = max(one.name[:4] for one in versions.glob("*.py"))
-        following = f"{int(head) + 1:04}"
-        text = NEXT_REVISION.format(next=following, head=head)
-        (versions / f"{following}_create_table.py").write_text(text)
+        head = max(int(one.name[:4]) for one in versions.glob("*.py"))
+        text = NEXT_REVISION.format(next=head + 1, head=head)
+        (versions / f"{head + 1:04}_create_table.py").write_text(text)
     return folder
 
 
