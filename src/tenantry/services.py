@@ -209,8 +209,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     drift = DriftCheck(lifecycle=lifecycle, concurrency=most)
     copying, queueing, job_worker = backups_of(settings, lifecycle, drift)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=most)
-    rules = Rules.of(settings)
-    fleet = Fleet(catalog, worker, previewer, streams, metrics=metrics, rules=rules, pace=pace)
+    start = partial(Fleet, metrics=metrics, rules=Rules.of(settings), pace=pace)
     return Services(
         settings=settings,
         catalog=catalog,
@@ -218,7 +217,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         identifier=Identifier(catalog, tokens, usage),
         storage=_storage(settings, databases),
         folding=Folding(),
-        fleet=fleet,
+        fleet=start(catalog, worker, previewer, streams),
         worker=worker,
         watchers=Watchers(catalog, worker),
         lifecycle=lifecycle,

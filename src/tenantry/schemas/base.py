@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import cache, partial
 from operator import attrgetter
-from types import SimpleNamespace
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args
 
 import msgspec
@@ -24,13 +23,13 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
     def of(cls, source: Any, **more: Any) -> Self:
         """Return the representation of *source*: attributes with the same names, and *more*.
 
-        The objects in the attributes are represented as well.
+        Without *more*, the objects in the attributes are represented as well.
         """
-        read: Callable[[Any], Self] = _reader(cls)
-        if more:
-            names = (name for name in cls.__struct_fields__ if name not in more)
-            source = SimpleNamespace(**{name: getattr(source, name) for name in names}, **more)
-        return read(source)
+        if not more:
+            read: Callable[[Any], Self] = _reader(cls)
+            return read(source)
+        names = (name for name in cls.__struct_fields__ if name not in more)
+        return cls(**{name: getattr(source, name) for name in names}, **more)
 
 
 Item = TypeVar("Item", bound=Schema)

@@ -18,6 +18,7 @@ from tenantry.schemas.tenants import (
     DeleteTenantRequest,
     ExportTenantRequest,
     FailureResponse,
+    NewPostResponse,
     TenantMapRequest,
     TenantMapResponse,
     TenantMigrationsResponse,
@@ -119,7 +120,9 @@ async def show_overview(
     except Unavailable:
         return TenantOverviewResponse(used_at, None)
     limit = services.storage.limit_of(tenant)
-    return TenantOverviewResponse(used_at, ContentResponse.of(found, size_bytes_max=limit))
+    posts = [NewPostResponse.of(one) for one in found.posts]
+    contents = ContentResponse.of(found, size_bytes_max=limit, posts=posts)
+    return TenantOverviewResponse(used_at, contents)
 
 
 @endpoint(

@@ -77,7 +77,10 @@ export function actionOf(found, { waves, maxFailures }) {
 export function summaryOf(found, plan) {
   const others = `${count(found.upToDate)} already at head, ${count(found.failed)} failed`;
   if (!plan?.isRehearsed) {
-    return `Pending, not tried: ${plural(found.pending, "tenant")} of ${count(found.total)}; ${others}.`;
+    return (
+      `Pending, not tried: ${plural(found.pending, "tenant")} of ${count(found.total)}; ` +
+      `${others}.`
+    );
   }
   const untried = found.pending - plan.passedCount;
   const skipped = untried > 0 ? `, ${count(untried)} not rehearsed` : "";
