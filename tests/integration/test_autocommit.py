@@ -515,6 +515,29 @@ class TestCommit:
         assert failed.revision.user == "u1"
         raw_sql.run(tenant_url, "ALTER TABLE note ADD more integer")
 
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            ("op.execute('COMMIT')", "ends its transaction"),
+            ("op.get_bind().connection.rollback()", "ends its transaction"),
+            ("op.get_bind().engine.connect()", "opens a second connection"),
+        ],
+    )
+    async def test_that_is_refused_before_a_block_changes_nothing_even_if_caught(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, call: str, message: str
+    ):
+        folder.add("u1_note", CREATE_NOTES)
+        add = "op.add_column('note', sa.Column('more', sa.Integer))\n"
+        caught = f"try:\n    {call}\nexcept Exception:\n    pass\n"
+        folder.add("u2_index", f"{add}{caught}{INDEX.format(options='')}")
+
+        failed = await rig.migrate(tenant_url)
+
+        assert message in reason(failed)
+        assert "u2_index.py, line" in reason(failed)
+        assert failed.revision.user == "u1"
+        raw_sql.run(tenant_url, "ALTER TABLE note ADD more integer")
+
 
 ALTER = "op.execute('ALTER TABLE busy ADD more integer')"
 # What leaves a row although it fails at the lock of `busy`: the driver, and the block.

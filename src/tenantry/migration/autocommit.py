@@ -161,6 +161,7 @@ class AutocommitBlock:
     def enter(self) -> Iterator[None]:
         """Commit the transaction before the block, and begin another one after it."""
         timeouts = self._step.timeouts
+        self._guard.check_refused()
         self.check_tables()
         with self._guard.pausing():
             if not self._scalar(_HAS_RIGHTS, own=version.name, log=log.name):

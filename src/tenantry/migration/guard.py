@@ -75,31 +75,43 @@ class Guard:
         self._refusal: Exception | None = None
         self._file: Path | None = None  # of the live revision that runs
         self._before: Callable[[str], None] | None = None
-        self._accepts_commit = self._awaits_block = False
+        self._accepts_commit = self._awaits_block = self._has_had_block = False
 
     @contextlib.contextmanager
     def calling(self, before: Callable[[str], None], *, accepts_commit: bool) -> Iterator[None]:
         """Call *before* with each text that a revision with an autocommit block sends.
 
-        With *accepts_commit*, its ``commit()`` directly before the block is left to the block.
+        With *accepts_commit*, its ``commit()`` directly before a block is left to the block, and
+        one at its end, after a block, to the script.
 
         Raises:
-            CommitApart: It is not directly before the block.
+            CommitApart: It is anywhere else.
         """
         self._before, self._accepts_commit = before, accepts_commit
+        self._has_had_block = False
         try:
             yield
-            self._check_block()
+            if not self._has_had_block:  # otherwise, it is too late
+                self._check_block()
         finally:
             self._before, self._accepts_commit, self._awaits_block = None, False, False
 
     def enter_block(self) -> None:
         """Store that the revision has entered its autocommit block."""
-        self.is_in_block, self._awaits_block = True, False
+        self.is_in_block, self._awaits_block, self._has_had_block = True, False, True
 
     def _check_block(self) -> None:
         if self._awaits_block:
             self.refuse(CommitApart())
+
+    def check_refused(self) -> None:
+        """Check that the revision was not refused before, even if it caught the error.
+
+        Raises:
+            Exception: The refusal.
+        """
+        if self._refusal:
+            raise self._refusal
 
     def sleep(self, seconds: float) -> None:
         """Sleep, at most until the work is stopped.
@@ -121,8 +133,7 @@ class Guard:
         self._file = step.code.path if isinstance(step, LiveRevision) else None
         try:
             yield
-            if self._refusal:
-                self.refuse(self._refusal)
+            self.check_refused()
         # A thread is neither cancelled nor interrupted, so the revision itself raised this.
         except BaseException as error:
             if step.revision is None:
@@ -160,13 +171,14 @@ class Guard:
             cursor: The cursor that composes it.
 
         Raises:
-            EndsTransaction, NotRehearsable: The revision must not send it.
+            EndsTransaction, NotRehearsable, CommitApart: The revision must not send it.
             TimeoutError: See `check_stopped`.
         """
         self.check_stopped()
         text = _text_of(sql, cursor) if self.is_watching else None
         if text is None:
             return
+        self.check_refused()
         self._check_block()
         parsed = sql_text.read(text)
         if parsed.ends_transaction and not (self.is_in_block and parsed.is_transaction):

@@ -19,7 +19,6 @@ _INDEX = _block(_create("ix1", "age"))
 _VACUUM = _block('op.execute("VACUUM note")')
 _SHOW_TIMEOUT = 'see(op.get_bind().scalar(sa.text("SHOW statement_timeout")))'
 _READ_VERSIONS = 'see(op.get_bind().scalar(sa.text("SELECT count(*) FROM alembic_version")))'
-
 SHAPES = [
     shape(
         "search_path_lasts_beyond_block",
@@ -222,6 +221,20 @@ SHAPES = [
         "see(2)\nop.get_bind().commit()\n" + _VACUUM + "\nop.get_bind().commit()\n" + _VACUUM,
         "see(3)",
         configure="transaction_per_migration=True",
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "commit_after_block",
+        _VACUUM + "\nsee(1)\nop.get_bind().commit()",
+        "see(2)",
+        configure="transaction_per_migration=True",
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "commit_apart_caught_before_block",
+        "see(1)\nop.get_bind().commit()\ntry:\n    see(2)\nexcept Exception:\n    pass\n" + _VACUUM,
+        configure="transaction_per_migration=True",
+        fails=POSTGRESQL,
         engines=POSTGRESQL,
     ),
     shape(
