@@ -32,9 +32,10 @@ REFUSALS = (
     | _on(SQLITE, "cannot VACUUM", "vacuum_of_sqlite")
     | _on(
         SQLITE,
-        "rows of the table (person|owned) violate a foreign key",
-        *("pragma_foreign_keys_off", "pragma_foreign_keys_cascade_after_on"),
+        "rows of the table person violate a foreign key",
+        "pragma_foreign_keys_off",
     )
+    | _on(SQLITE, "deletes or replaces rows of", "pragma_foreign_keys_cascade_after_on")
     | _on(SQLITE, "keeps SQLite files in WAL mode", "pragma_journal_mode_other_than_wal")
     | _on(SQLITE, "drops the table note", "pragma_foreign_keys_table_rebuilt_after_on")
     | _on(

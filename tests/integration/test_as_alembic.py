@@ -387,6 +387,43 @@ class TestTransaction:
         assert done.error is None, reason(done.error)
 
     @on_sqlite
+    @pytest.mark.parametrize(
+        ("does", "message"),
+        [
+            ("REPLACE INTO note (id, text) VALUES (1, 'new')", "deletes or replaces rows of"),
+            (
+                "WITH a AS (SELECT 1, 'new') INSERT OR REPLACE INTO note SELECT * FROM a",
+                "deletes or replaces rows of",
+            ),
+            (
+                "DELETE FROM note; INSERT INTO note VALUES (1, 'new')",
+                "deletes or replaces rows of",
+            ),
+            ("INSERT INTO copying VALUES (1)", "deletes or replaces rows of"),
+            ("DROP TABLE note", "drops"),
+            (
+                "DROP TABLE note; CREATE TABLE kept AS SELECT * FROM more; DROP TABLE more",
+                "drops",
+            ),
+            ("UPDATE note SET id = 2; UPDATE note SET id = 1", "updates keys of"),
+        ],
+    )
+    async def test_refuses_that_to_which_a_foreign_key_would_react(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, does: str, message: str
+    ):
+        trigger = f"; {_TRIGGER}" if "copying" in does else ""
+        folder.add("u1_note", _statements(f"{_OWNED}; INSERT INTO more VALUES (1){trigger}"))
+        folder.add("u2_on", _statements("PRAGMA foreign_keys=OFF; PRAGMA foreign_keys=ON"))
+        folder.add("u3_do", _statements(does))
+        before = raw_sql.dump(tenant_url)
+
+        failed = await rig.migrate(tenant_url)
+
+        assert f"the revision {message} the table note (u3_do.py, line" in reason(failed.error)
+        assert "send PRAGMA foreign_keys = OFF before" in reason(failed.error)
+        assert raw_sql.dump(tenant_url) == before
+
+    @on_sqlite
     async def test_that_executescript_ends_is_reported(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
@@ -397,6 +434,22 @@ class TestTransaction:
 
         assert "autocommit_block" not in reason(failed.error)
         assert "executescript" in reason(failed.error)
+
+
+# A trigger can replace rows, which its text alone shows.
+_OWNED = (
+    "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT); INSERT INTO note VALUES (1, 'old'); "
+    "CREATE TABLE more (note INTEGER REFERENCES note ON DELETE CASCADE ON UPDATE CASCADE)"
+)
+_TRIGGER = (
+    "CREATE TABLE copying (id INTEGER); CREATE TRIGGER copies AFTER INSERT ON copying "
+    "BEGIN REPLACE INTO note VALUES (new.id, 'new')%%END"
+)
+
+
+def _statements(script: str) -> str:
+    texts = [one.replace("%%", "; ") for one in script.split("; ")]
+    return "\n".join(f"op.execute({one!r})" for one in texts)
 
 
 @on_postgresql

@@ -75,13 +75,15 @@ class SqliteExecution(Execution):
             with self._run_lock(wait_ms):
                 raw.execute("BEGIN IMMEDIATE")
                 if connection is not None:  # what is recorded needs no guard: see `recorder`
-                    self._pragmas = Pragmas(_journal_mode(raw))
+                    self._pragmas = Pragmas(_journal_mode(raw), self.guard.place)
+                    raw.set_trace_callback(_tracer(self.guard, self._pragmas))
                     raw.set_authorizer(_authorizer(raw, self.guard, self._pragmas))
                 self._transact(raw, steps, connection)
         finally:
             # Both calls fail if the revision has closed the connection of the driver.
             with contextlib.suppress(sqlite3.ProgrammingError):
                 raw.set_authorizer(None)
+                raw.set_trace_callback(None)
             if connection is not None:
                 self._raw = None
                 with contextlib.suppress(sa.exc.ProgrammingError):
@@ -140,7 +142,7 @@ class SqliteExecution(Execution):
         return self._pragmas.is_on or super()._is_changed()
 
     def _upgrade(self, step: LiveRevision, connection: sa.Connection, raw: Any) -> None:
-        self._pragmas.begin_revision()
+        self._pragmas.begin_revision(raw)
         super()._upgrade(step, connection, raw)
         self._check_open(raw)
         self._pragmas.check_keys(raw)
@@ -179,6 +181,14 @@ def _authorizer(raw: sqlite3.Connection, guard: Guard, pragmas: Pragmas) -> Call
         return sqlite3.SQLITE_DENY
 
     return authorize
+
+
+def _tracer(guard: Guard, pragmas: Pragmas) -> Callable[[str], None]:
+    def trace(sql: str) -> None:
+        if guard.is_watching:
+            pragmas.trace(sql)
+
+    return trace
 
 
 def _try_lock(path: str) -> int | None:

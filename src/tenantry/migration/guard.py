@@ -240,11 +240,14 @@ class Guard:
 
     def note(self, refusal: Exception) -> None:
         """Store the reason for which the revision fails, even if it catches the error."""
-        if self._refusal is None and self._file and isinstance(refusal, TenantryError):
-            line = line_in(self._file)
-            place = f" ({self._file.name}, line {line})" if line else ""
-            refusal.message = f"{refusal.message.removesuffix('.')}{place}."
+        if self._refusal is None and isinstance(refusal, TenantryError):
+            refusal.message = f"{refusal.message.removesuffix('.')}{self.place()}."
         self._refusal = self._refusal or refusal
+
+    def place(self) -> str:
+        """Return the line of the live revision that is executed now, in parentheses, if any."""
+        line = line_in(self._file) if self._file else None
+        return f" ({self._file.name}, line {line})" if self._file and line else ""
 
     def refuse(self, refusal: Exception) -> None:
         """Raise *refusal*, and store it."""

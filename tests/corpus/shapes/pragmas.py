@@ -73,6 +73,32 @@ SHAPES = [
         engines=SQLITE,
     ),
     shape(
+        "pragma_foreign_keys_written_in_another_way_before_on",
+        _OFF
+        + "op.execute(\"WITH a AS (SELECT 'k') INSERT INTO seen (text) SELECT * FROM a\")\n"
+        + _ON,
+        _BREAK,
+        engines=SQLITE,
+        fails=SQLITE,
+    ),
+    shape(
+        "pragma_foreign_keys_deleted_before_on",
+        *(_OFF + "op.execute('DELETE FROM seen')\n" + _ON, _BREAK),
+        engines=SQLITE,
+    ),
+    shape(
+        "pragma_foreign_keys_other_writes_after_on",
+        _OFF + _ADD + _ON,
+        """
+        op.execute("INSERT OR REPLACE INTO seen (id, text) VALUES (1, 'new')")
+        op.execute("INSERT INTO note (id, text) VALUES (9, replace('old', 'old', 'new'))")
+        op.execute("UPDATE note SET text = 'changed'")
+        op.execute("DELETE FROM owned WHERE id = 2")
+        """,
+        setup=_CASCADE,
+        engines=SQLITE,
+    ),
+    shape(
         "pragmas_of_the_connection",
         """
         op.execute("PRAGMA synchronous = NORMAL")
