@@ -2,8 +2,8 @@
 
 An operator can give a server, a database or a role other ones. Every connection sets them here,
 whatever it is for; the encoding is in every URL (`kit.postgres_urls`). Revisions run with those of
-their role, as with Alembic, except for `OF_REVISIONS`. The search path and
-`default_transaction_read_only`, the write fence, are never set.
+their role, as with Alembic. The search path and `default_transaction_read_only`, the write fence,
+are never set.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,6 @@ ALWAYS = {
 """Any role may set these. Statements of requests have a deadline, and need no `lock_timeout`."""
 ORIGIN = {"session_replication_role": "origin"}
 """Only a superuser may set this: without it, no trigger of Tenantry would run."""
-OF_REVISIONS = {"standard_conforming_strings": "on"}
-"""Recorded statements have their values as literals."""
 TEXTS = {
     "array_nulls": "on",
     "bytea_output": "hex",

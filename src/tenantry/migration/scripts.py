@@ -21,7 +21,6 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.sql.base import Executable
 
-from tenantry.db.session_settings import OF_REVISIONS
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.branches import BlockBetweenBranches
@@ -385,5 +384,5 @@ def _settings(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:
     if dialect.name != "postgresql":
         return []
     names = _TIMEOUTS_17 if (dialect.server_version_info or ()) >= (17,) else _TIMEOUTS
-    values = {"lock_timeout": wait_ms, **dict.fromkeys(names, 0), **OF_REVISIONS}
+    values = {"lock_timeout": wait_ms, **dict.fromkeys(names, 0)}
     return [Statement(f"SET LOCAL {name} = {value}") for name, value in values.items()]

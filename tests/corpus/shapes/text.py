@@ -95,6 +95,25 @@ SHAPES = [
         """,
         engines=POSTGRESQL,
     ),
+    *(
+        shape(
+            f"standard_strings_off_in_the_database_{driver}",
+            r"""
+            op.create_table("made", sa.Column("a", sa.Text, server_default="x\\y"))
+            op.execute("INSERT INTO made DEFAULT VALUES")
+            """,
+            r"""
+            op.execute("INSERT INTO made VALUES ('b\\\\c'), ('it''s')")
+            op.execute(note.insert().values(text="back\\slash"))
+            """,
+            'op.execute(note.insert().values(text="it\'s"))',
+            setup="DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET standard_conforming_strings "
+            "= off', current_database()); END $$;",
+            engines=POSTGRESQL,
+            driver=driver,
+        )
+        for driver in ("psycopg", "psycopg2")
+    ),
     shape("trailing_semicolon", "op.execute(\"INSERT INTO note (text) VALUES ('a');\")"),
     shape(
         "several_commands",
