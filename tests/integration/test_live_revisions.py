@@ -1,10 +1,21 @@
 """What a revision sees that runs live: everything that it has said before, as with Alembic."""
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
+from tenantry.db.urls import sqlite_path
+from tenantry.kit.ids import new_id
+from tenantry.migration.attempts import Attempts
 from tenantry.migration.errors import explain
+from tenantry.migration.execution import Execution
+from tenantry.migration.execution_postgres import PostgresExecution
+from tenantry.migration.execution_sqlite import SqliteExecution
+from tenantry.migration.live import SharedDialects
+from tenantry.migration.revisions import RevisionFailed
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.statements import LockTimeouts
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import Rig
@@ -64,7 +75,39 @@ SAVEPOINTS = {
 }
 
 
+def _execution(url: str) -> Execution:
+    if path := sqlite_path(url):
+        return SqliteExecution(path, user_table="alembic_version", lock_ms=1_000)
+    return PostgresExecution(
+        url,
+        user_table="alembic_version",
+        driver="psycopg",
+        dialects=SharedDialects(),
+        timeout_seconds=5,
+    )
+
+
 class TestLive:
+    async def test_leaves_nothing_to_the_next_attempt(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """The next script can be another one, if something else has migrated the database."""
+        timeouts = LockTimeouts(swap_ms=1_000, lock_ms=1_000)
+        pragmas = "if op.get_context().dialect.name == 'sqlite':\n" + "".join(
+            f"    op.execute('PRAGMA foreign_keys = {one}')\n" for one in ("OFF", "ON")
+        )
+        change = "op.get_context().opts['mine'] = 5\n"
+        folder.add("u1_make", f"{CREATE}{pragmas}{change}raise ValueError", head=LIVE)
+
+        with closing(_execution(tenant_url)) as execution:
+            with pytest.raises(RevisionFailed):
+                Attempts(RunScripts(rig.streams()), new_id(), timeouts).to_head(execution)
+            folder.last = None
+            folder.add("u1_make", CREATE)
+            state = Attempts(RunScripts(rig.streams()), new_id(), timeouts).to_head(execution)
+
+        assert [one.revision for one in state.applied] == ["u1_make"]
+
     @pytest.mark.parametrize("look", SEES.values(), ids=SEES)
     async def test_sees_what_it_has_made(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, look: str

@@ -83,6 +83,8 @@ class PostgresExecution(Execution):
         """Execute *steps* in one transaction."""
         del wait_ms  # the steps contain it: the server waits
         self.guard.rehearses = rehearses
+        if self._connection is None:
+            self._context = None  # of an earlier connection
         if rehearses:
             steps = [*steps, _CHECK_DEFERRED]
         # A connection of psycopg becomes SQLAlchemy's later; one of another driver does not.

@@ -61,6 +61,7 @@ class SqliteExecution(Execution):
         """Execute *steps* in one transaction."""
         del has_next  # every revision is in one script
         self.guard.rehearses = rehearses
+        self._context, self._pragmas = None, Pragmas("")  # the connection of SQLAlchemy is new
         raw = self._connect()
         connection: sa.Connection | None = None
         if is_recorded(steps):
