@@ -149,5 +149,152 @@ async def test_a_builtin_function_is_not_replaced_by_one_of_the_same_name_on_the
     assert raw_sql.rows(target, used) == [(0,)]
 
 
+# Built-in ones that take any type, and those of a user that fit arrays of integers better.
+SHADOWING = [
+    "CREATE FUNCTION never(integer[], integer[]) RETURNS boolean LANGUAGE sql AS 'SELECT false'",
+    "CREATE OPERATOR @> (LEFTARG = integer[], RIGHTARG = integer[], FUNCTION = never)",
+    "CREATE FUNCTION to_json(integer[]) RETURNS json LANGUAGE sql IMMUTABLE AS 'SELECT NULL::json'",
+]
+
+
+async def test_a_builtin_of_any_type_is_not_replaced_by_one_that_fits_better(
+    new_database: Callable[[], str], tmp_path: Path
+):
+    source, target = new_database(), new_database()
+    raw_sql.run(
+        source,
+        "CREATE TABLE note (a integer[] CHECK (a @> ARRAY[1]))",
+        "INSERT INTO note VALUES (ARRAY[1])",
+        "CREATE VIEW seen AS SELECT a @> ARRAY[1] AS has, to_json(a)::text AS text FROM note",
+        *SHADOWING,
+    )
+
+    assert await copied(source, target, tmp_path) == raw_sql.written(source)
+    assert raw_sql.rows(target, "SELECT * FROM seen") == [(True, "[1]")]
+
+
+@pytest.mark.parametrize("calls", ["f(id) = 8", "id ### 1 = 8"])
+async def test_a_function_that_needs_a_path_with_a_better_fit_is_refused_at_once(
+    calls: str, source: str, new_database: Callable[[], str], tmp_path: Path
+):
+    raw_sql.run(
+        source,
+        *NAMING["function"],
+        FUNCTION.format("f(integer, integer)", "sql", "SELECT f($1)"),
+        "CREATE OPERATOR ### (LEFTARG = integer, RIGHTARG = integer, FUNCTION = f)",
+        f"CREATE TABLE note (id integer CHECK ({calls}))",
+        *ROWS,
+        *SHADOWING,
+    )
+
+    with pytest.raises(NotRebuilt, match=r" on that path .*\.(@>|to_json) .* ALTER FUNCTION f\("):
+        await dumps.dump(source, lambda _data: None, tools=TOOLS, scratch=tmp_path)
+    path = raw_sql.rows(source, "SHOW search_path")[0][0]
+    for name in ("f(integer)", "f(integer, integer)"):
+        raw_sql.run(source, f"ALTER FUNCTION {name} SET search_path = {path}")
+    assert await copied(source, new_database(), tmp_path) == raw_sql.written(source)
+
+
+async def test_a_function_of_another_type_does_not_replace_a_builtin(
+    source: str, new_database: Callable[[], str], tmp_path: Path
+):
+    raw_sql.run(source, *NAMING["function"], *SHAPES["check"], *ROWS)
+    raw_sql.run(
+        source,
+        "CREATE FUNCTION never(json, json) RETURNS boolean LANGUAGE sql AS 'SELECT false'",
+        "CREATE OPERATOR @> (LEFTARG = json, RIGHTARG = json, FUNCTION = never)",
+    )
+
+    assert await copied(source, new_database(), tmp_path) == raw_sql.written(source)
+
+
+SMALL = FUNCTION.format(
+    "checked(integer)", "plpgsql", "BEGIN IF $1 < 5 THEN RAISE 'too small'; END IF; RETURN $1; END"
+)
+
+
+async def test_a_constraint_that_is_not_valid_is_restored_as_it_is(
+    new_database: Callable[[], str], tmp_path: Path
+):
+    source = new_database()
+    raw_sql.run(
+        source,
+        SMALL,
+        "CREATE DOMAIN large AS integer",
+        "CREATE TABLE note (id integer, size large)",
+        "INSERT INTO note VALUES (1, 1)",
+        "ALTER TABLE note ADD CONSTRAINT small CHECK (checked(id) > 0) NOT VALID",
+        "ALTER DOMAIN large ADD CONSTRAINT small CHECK (checked(VALUE) > 0) NOT VALID",
+    )
+
+    assert await copied(source, new_database(), tmp_path) == raw_sql.written(source)
+
+
+KNOWN = """
+CREATE FUNCTION known(integer) RETURNS boolean LANGUAGE sql
+AS 'SELECT EXISTS (SELECT FROM a_lookup WHERE id = $1)'
+"""
+# What the rows no longer fulfil, and the sentence about it.
+OUTDATED = {
+    "a function": (
+        [
+            "CREATE FUNCTION checked(integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+            "CREATE TABLE note (id integer CHECK (checked(id) > 0))",
+            "INSERT INTO note VALUES (1)",
+            SMALL.replace("CREATE", "CREATE OR REPLACE"),
+        ],
+        r"check constraint note_id_check .*: too small\.",
+    ),
+    "a table": (
+        [
+            "CREATE TABLE a_lookup (id integer)",
+            "INSERT INTO a_lookup VALUES (1)",
+            KNOWN,
+            "CREATE TABLE note (id integer CHECK (known(id)))",
+            "INSERT INTO note VALUES (1)",
+            "DELETE FROM a_lookup",
+        ],
+        "check constraint note_id_check .*: rows violate it",
+    ),
+    "the time": (
+        [
+            "CREATE TABLE note (at timestamptz CHECK (at > clock_timestamp()))",
+            "INSERT INTO note VALUES (clock_timestamp() + interval '0.2 s')",
+            "SELECT pg_sleep(0.3)",
+        ],
+        "check constraint note_at_check .*: rows violate it",
+    ),
+    "a domain": (
+        [
+            "CREATE DOMAIN later AS timestamptz CHECK (VALUE > clock_timestamp())",
+            "CREATE TABLE note (at later)",
+            "INSERT INTO note VALUES (clock_timestamp() + interval '0.2 s')",
+            "SELECT pg_sleep(0.3)",
+        ],
+        "domain later .* violates check constraint",
+    ),
+    "a materialized view": (
+        [
+            "CREATE TABLE note (id integer)",
+            "INSERT INTO note VALUES (1)",
+            "CREATE MATERIALIZED VIEW seen AS SELECT 1 / id AS part FROM note",
+            "UPDATE note SET id = 0",
+        ],
+        r"materialized view public\.seen .*: division by zero",
+    ),
+}
+
+
+@pytest.mark.parametrize("changed", OUTDATED)
+async def test_what_the_rows_no_longer_fulfil_is_refused_at_once(
+    changed: str, new_database: Callable[[], str], tmp_path: Path
+):
+    source, (statements, message) = new_database(), OUTDATED[changed]
+    raw_sql.run(source, *statements)
+
+    with pytest.raises(NotRebuilt, match=f"^The {message}"):
+        await dumps.dump(source, lambda _data: None, tools=TOOLS, scratch=tmp_path)
+
+
 def server_major(url: str) -> int:
     return int(raw_sql.rows(url, "SHOW server_version_num")[0][0]) // 10_000

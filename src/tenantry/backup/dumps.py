@@ -275,11 +275,12 @@ async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, Exported]]:
     """Open a connection in a transaction, and export its snapshot.
 
     Raises:
+        NotRebuilt: A restore could not rebuild it.
         DatabaseUnavailable: The database cannot be reached, or returns an error.
     """
     async with connected(url) as raw, raw.transaction(isolation="repeatable_read", readonly=True):
         await raw.execute(session_settings.LIFT_IN_TRANSACTION)  # behind a pooler, too
-        search_path = str(await raw.fetchval(rebuilding.RESTORE_PATH))
+        search_path = await rebuilding.restore_path(raw)
         yield raw, Exported(str(await raw.fetchval("SELECT pg_export_snapshot()")), search_path)
 
 
