@@ -20,6 +20,20 @@ class TestTheReason:
         assert f"Is a directory ({key})" in ended.stderr
         assert "hunter2" not in ended.stderr
 
+    @pytest.mark.parametrize("home", ["~", "/nowhere"], ids=["none", "missing"])
+    def test_that_a_server_refuses_is_shown_without_a_home_and_with_unused_files(
+        self, alone: Commands, home: str
+    ):
+        """The user of a container may have no home; files of TLS are not the cause."""
+        url = f"{UNREACHABLE}?sslmode=disable&sslrootcert=/nowhere/root.crt"
+        settings = {"TENANTRY_CATALOG_URL": url, "TENANTRY_SECRET_KEY": OTHER_KEY, "HOME": home}
+
+        ended = alone("tenant", "list", **settings)
+
+        assert ended.status == 3
+        assert "Connection refused" in ended.stderr
+        assert "root.crt" not in ended.stderr
+
     @pytest.mark.parametrize(
         ("url", "reason"),
         [

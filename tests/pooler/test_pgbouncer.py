@@ -164,6 +164,19 @@ class TestSettings:
             raised.value.__cause__
         )
 
+    async def test_that_are_missing_do_not_mean_that_the_server_is_away(
+        self, bouncer: PgBouncer, direct: str
+    ):
+        name = direct.rpartition("/")[2]
+        raw_sql.run(
+            direct, f"ALTER DATABASE {name} SET default_transaction_isolation = serializable"
+        )
+        server = open_server(
+            bouncer.through(direct), connections_max=1, timeout_seconds=5, synchronous="FULL"
+        )
+
+        await server.probe()
+
 
 class TestStatementTimeout:
     @pytest.mark.parametrize("statement", [SLEEP, ADD])

@@ -36,6 +36,8 @@ _NEXT_HOST = (
     asyncpg.ConnectionDoesNotExistError,
     asyncpg.TargetServerAttributeNotMatched,
 )
+# What the ssl module raises for a file; a server that is away has other errors.
+_OF_FILE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 class SettingMissing(Unavailable):
@@ -117,7 +119,7 @@ class PostgresConnector:
                     server_settings=settings,
                 )
             except _NEXT_HOST as error:
-                if isinstance(error, OSError) and error.filename is None:
+                if isinstance(error, _OF_FILE) and error.filename is None:
                     error.filename = self._unreadable_file()
                 last_error = error
             else:
@@ -127,7 +129,9 @@ class PostgresConnector:
 
     def _unreadable_file(self) -> str | None:
         """Return the file of TLS that cannot be read, if there is one: the ssl module omits it."""
-        folder = Path("~/.postgresql").expanduser()
+        folder = Path("~/.postgresql")
+        with suppress(RuntimeError):  # the user of a container may have no home
+            folder = folder.expanduser()
         for name, file in TLS_FILES.items():
             path = Path(self._url.parameters.get(name) or folder / file)
             try:

@@ -19,7 +19,13 @@ from tenantry.db import (
 )
 from tenantry.db.database import Budget, Database
 from tenantry.db.outage_errors import ServerAway
-from tenantry.db.postgres_connector import PostgresConnector, Raw, closing, is_behind_pooler
+from tenantry.db.postgres_connector import (
+    PostgresConnector,
+    Raw,
+    SettingMissing,
+    closing,
+    is_behind_pooler,
+)
 from tenantry.db.servers import (
     FENCE_SECONDS_MAX,
     PREFIX,
@@ -355,7 +361,7 @@ class PostgresServer(Server):
                 yield raw
         except asyncpg.TooManyConnectionsError as error:
             raise ServerFull from error
-        except (asyncpg.PostgresError, *postgres.UNAVAILABLE) as error:
+        except (asyncpg.PostgresError, SettingMissing, *postgres.UNAVAILABLE) as error:
             raise DatabaseUnavailable from error
 
 
