@@ -13,9 +13,11 @@ from tenantry.cli.capacity import check_connections
 from tenantry.cli.connection_limits import check_limits
 from tenantry.db.sessions import ServerFull
 from tenantry.db.statements import Statement
+from tenantry.fleet.outages import Outages
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision
 from tests.integration.engines import on_postgresql
@@ -25,6 +27,7 @@ pytestmark = [on_postgresql, pytest.mark.timeout(120)]
 
 TENANTS = 4
 ONE = Statement[Any](sa.text("SELECT 1"))
+FULL_TRIES_MAX = 12  # in 2 s, and the losses afterwards
 NOTES = """
     op.create_table("note", sa.Column("id", sa.Integer, primary_key=True))
 """
@@ -142,6 +145,25 @@ class TestRun:
             limit(settings, ordinary, -1)
 
         assert "had no connection left for more than 1 s" in str(messages)
+
+    async def test_tries_a_full_database_less_and_less_often(
+        self, ordinary: Settings, made: list[Tenant], folder: AlembicFolder, faults: Faults
+    ):
+        """The server answers, so only the pause keeps the tenant from being tried at once."""
+        tries: list[object] = []
+        faults.before(Outages, "judge", lambda *arguments: tries.append(arguments))
+        migrated = ordinary.model_copy(
+            update={"tenant_migrations": folder.begin(), "server_patience_s": 2.0}
+        )
+        async with open_services(migrated) as services:
+            await services.databases.forget(made[0].id)
+            name = made[0].database_name
+            raw_sql.run(ordinary.tenant_server, f"ALTER DATABASE {name} CONNECTION LIMIT 0")
+            folder.add("u1_create_notes", NOTES)
+            run = await services.fleet.wait(await Fleet(services, made).begin())
+
+        assert (run.success_count, run.failed_count) == (TENANTS - 1, 1)
+        assert len(tries) <= FULL_TRIES_MAX
 
 
 class TestDoctor:

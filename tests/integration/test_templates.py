@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tenantry.catalog import tenants as catalog_tenants
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
 from testkit import raw_sql
+from testkit.faults import Faults
 from testkit.postgres import Server, own_server
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision
@@ -105,6 +107,23 @@ class TestVersionTable:
             url = url_of(services, (await provision(services, "other")).tenant)
 
         assert raw_sql.tables(url) & {"my_version", "alembic_version"} == {"my_version"}
+
+
+class TestDraft:
+    async def test_may_end_while_unfinished_tenants_are_removed(
+        self, settings: Settings, faults: Faults
+    ):
+        async with open_services(settings, works=False) as services:
+            faults.before(
+                catalog_tenants,
+                "remove_unseen",
+                lambda *_, **__: services.lifecycle.reap(),
+                once=True,
+            )
+
+            await provision(services, "acme")
+
+            assert services.lifecycle.templates.uncleared == {}
 
 
 class TestContent:

@@ -49,6 +49,7 @@ class Verdict(Enum):
 @dataclass(slots=True)
 class _Losses:
     first_at: float
+    tries: int = 0
     count: int = 0
 
 
@@ -113,6 +114,7 @@ class Outages:
 
     async def _judge_outage(self, item: RunTenant, cause: BaseException) -> Verdict:
         losses = self._losses_of(item)
+        losses.tries = min(losses.tries + 1, LOSSES_MAX)
         if outage_errors.is_full(cause) and monotonic_seconds() - losses.first_at < self._patience:
             # No loss: the server runs. Requests that need their connections again open others.
             await self._databases.server(item.server_name).budget.close_idle()
@@ -124,7 +126,7 @@ class Outages:
             return Verdict.AWAY
         if not self._databases.server(item.server_name).can_restart:
             return Verdict.FAILED
-        pause = min(LOSS_PAUSE_SECONDS * 2**losses.count, LOSS_PAUSE_SECONDS_MAX)
+        pause = min(LOSS_PAUSE_SECONDS * 2**losses.tries, LOSS_PAUSE_SECONDS_MAX)
         await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
         return Verdict.RETRY
 

@@ -128,10 +128,12 @@ class Templates:
         await self._end(tenants.remove_unseen, draft)
 
     async def _end(self, end: Callable[..., Awaitable[None]], draft: Tenant) -> None:
-        self.uncleared[draft.id] = draft
-        with contextlib.suppress(DatabaseUnavailable):
+        try:
             await end(self._catalog, draft, worker_id=self._worker_id)
-            del self.uncleared[draft.id]
+        except BaseException as error:
+            self.uncleared[draft.id] = draft
+            if not isinstance(error, DatabaseUnavailable):
+                raise
 
 
 def prefix_of(catalog_id: UUID) -> str:
