@@ -126,6 +126,22 @@ class TestFailure:
         assert "operator does not exist: character varying = integer" in said
 
     @on_sqlite
+    @pytest.mark.parametrize(
+        "change", ["drop_constraint('fk_note_x')", "create_unique_constraint(None, ['x'])"]
+    )
+    async def test_of_batch_mode_names_the_naming_convention_of_env_py(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, head: str, change: str
+    ):
+        folder.add("0001_note", "op.create_table('note', sa.Column('x', sa.Integer))", head=head)
+        batch = f"with op.batch_alter_table('note') as batch:\n    batch.{change}"
+        folder.add("0002_batch", batch, head=head)
+
+        said = explain(await failure(rig, tenant_url))
+
+        assert "ValueError in 0002_batch.py, line" in said
+        assert "The naming convention of env.py is not known here" in said
+
+    @on_sqlite
     async def test_hides_a_path_that_comes_out_of_a_row(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, head: str
     ):

@@ -35,6 +35,12 @@ _QUOTE_CODE = (CommandError, SyntaxError, ImportError, NameError, AttributeError
 TEXT_CHARS_MAX = 200
 SETTINGS_PACKAGE = "pydantic_settings"
 SETTINGS_SHOWN_MAX = 10
+# It collects the changes of batch mode; its ValueErrors are about names.
+_BATCH = "ApplyBatchImpl."
+_UNNAMED = (
+    "batch mode finds no constraint or index of this name. The naming convention of env.py is not "
+    "known here: if it makes the name, write the name in the revisions, with op.f"
+)
 
 _parsing = threading.Lock()
 
@@ -161,6 +167,9 @@ def _explain_surroundings(error: BaseException) -> str | None:
         )
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     files = [frame.f_code.co_filename for frame in frames]
+    is_of_batch = bool(frames) and frames[-1].f_code.co_qualname.startswith(_BATCH)
+    if is_of_batch and isinstance(error, ValueError):
+        return _UNNAMED
     if isinstance(error, KeyError) and frames and frames[-1].f_globals is vars(os):
         return f"the environment variable {error.args[0]!r} is not set"
     if isinstance(error, ValidationError) and any(SETTINGS_PACKAGE in file for file in files):
