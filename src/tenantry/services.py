@@ -390,5 +390,5 @@ def _storage(settings: Settings, databases: TenantDatabases) -> Storage:
 
 def _tenant_streams(settings: Settings) -> Streams:
     folder = settings.tenant_migrations
-    user = None if folder is None else Stream("user", folder)
+    user = None if folder is None else Stream("user", folder, settings.tenant_naming_convention)
     return Streams(tenant_databases.STREAM, user, settings.tenant_version_table)

@@ -21,7 +21,7 @@ from tenantry.kit.env_file import BadEnvFile
 from tenantry.kit.errors import Invalid
 from tenantry.kit.secrets import fault_of_secret_key
 from tenantry.kit.server_settings import DatabaseUrl, TenantServer, TenantServers
-from tenantry.kit.setting_types import MarkText, ProxyAddresses, SizeLimit
+from tenantry.kit.setting_types import MarkText, NamingConvention, ProxyAddresses, SizeLimit
 
 PREFIX = "TENANTRY_"
 # Variables of the test suite; processes that it starts inherit them.
@@ -235,6 +235,9 @@ class Settings(BaseSettings):
         "alembic_version",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$",
         description="The version table of your own migrations.",
+    )
+    tenant_naming_convention: NamingConvention = Field(
+        {}, description="JSON: the naming convention of the `target_metadata` in your `env.py`."
     )
     backup_target: str = Field(
         "", description="A folder or `s3://…` for archives. Empty: `backups` in the data folder."

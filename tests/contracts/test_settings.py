@@ -83,6 +83,7 @@ WRONG = {
     "LOG_LEVEL": ["loud"],
     "SQLITE_SYNCHRONOUS": ["OFF"],
     "TENANT_VERSION_TABLE": ["a b", 'x"; DROP TABLE y', "1x", "x" * 64],
+    "TENANT_NAMING_CONVENTION": ["ix", '{"xy": "a"}', '{"ix": 1}', "[]"],
     "MIGRATE_CONCURRENCY": ["0", "-1", "many"],
     "LOCK_TIMEOUT_MS": ["0", "-1", "soon"],
     "CONNECTIONS": ["-1", "1000001", "many"],

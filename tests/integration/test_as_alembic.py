@@ -12,6 +12,8 @@ import pytest
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.streams import Stream, Streams
+from tenantry.tenant.databases import STREAM
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import MakeMigrator, Rig
@@ -25,6 +27,21 @@ op.create_table("note", sa.Column("id", sa.Integer, primary_key=True), sa.Column
 op.execute("INSERT INTO note VALUES (1, 'one'), (2, 'two')")
 """
 WRITE = 'op.get_bind().execute(sa.text("UPDATE note SET text = :text"), {"text": str(found)})'
+
+NAMED = """
+op.create_table("item", sa.Column("n", sa.Integer, unique=True),
+                sa.CheckConstraint("n > 0", name="positive"))
+"""
+DROP_NAMED = """
+with op.batch_alter_table("item") as batch:
+    batch.drop_constraint("uq_item_n", type_="unique")
+    batch.drop_constraint(op.f("ck_item_positive"), type_="check")
+    batch.create_unique_constraint(None, ["n"])
+"""
+CONVENTION = {
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+}
 
 # What was invented while a revision was recorded, and the truth.
 KNOWN = {
@@ -689,3 +706,16 @@ class TestLockFile:
             pass
 
         assert (await rig.migrate(tenant_url)).error is None
+
+
+@pytest.mark.parametrize("head", ["", "online = True"], ids=["recorded", "live"])
+async def test_a_naming_convention_names_constraints(
+    rig: Rig, folder: AlembicFolder, tenant_url: str, head: str
+):
+    folder.add("0001_item", NAMED, head=head)
+    folder.add("0002_drop", DROP_NAMED, head=head)
+    user = Stream("user", folder.begin(), CONVENTION)
+
+    done = await rig.migrate(tenant_url, Streams(STREAM, user))
+
+    assert done.error is None

@@ -139,7 +139,7 @@ class TestFailure:
         said = explain(await failure(rig, tenant_url))
 
         assert "ValueError in 0002_batch.py, line" in said
-        assert "The naming convention of env.py is not known here" in said
+        assert "set TENANTRY_TENANT_NAMING_CONVENTION" in said
 
     @on_sqlite
     async def test_hides_a_path_that_comes_out_of_a_row(

@@ -85,6 +85,14 @@ class TestStream:
         assert same == before
         assert Stream("user", folder.path).fingerprint != before
 
+    def test_changes_with_the_naming_convention(self, folder: AlembicFolder):
+        folder.add("0001_a", "pass")
+        before = Stream("user", folder.path)
+        after = Stream("user", folder.path, {"uq": "uq_%(table_name)s"})
+
+        assert before.fingerprint != after.fingerprint
+        assert before.hashes() != after.hashes()
+
     def test_changes_its_fingerprint_with_the_version_table(self, folder: AlembicFolder):
         folder.add("u1_one", "pass")
         user = Stream("user", folder.path)

@@ -1,9 +1,11 @@
 """Types of settings that are written as text."""
 
 import ipaddress
-from typing import Annotated
+import json
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
+from pydantic_settings import NoDecode
 
 from tenantry.kit.sizes import LIMIT_BYTES_MIN, bytes_of, mark_of, shown_size
 
@@ -30,7 +32,17 @@ def _mark_text(text: str) -> str:
     return text
 
 
+def _json(value: Any) -> Any:
+    try:
+        return json.loads(value or "{}") if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("must be JSON, such as {}") from None
+
+
 # Only addresses and networks: a host name, or `*`, would let clients choose their address.
 ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
 SizeLimit = Annotated[int, BeforeValidator(_size_limit)]
 MarkText = Annotated[str, AfterValidator(_mark_text)]
+NamingConvention = Annotated[
+    dict[Literal["ix", "uq", "ck", "fk", "pk"], str], NoDecode, BeforeValidator(_json)
+]

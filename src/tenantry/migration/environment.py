@@ -48,8 +48,8 @@ _CALLS = {
     "CreateSchema": "The schema is not created: create it in a revision.",
 }
 _NAMING = (
-    "Its naming convention is not known here, so a constraint without a name is named by the "
-    "database: name constraints in the revisions (op.f), as Alembic generates them."
+    "If it has a naming convention, set TENANTRY_TENANT_NAMING_CONVENTION to it: otherwise a "
+    "constraint without a name is named by the database."
 )
 _SQL = {
     r"\bSET\s+(SESSION\s+|LOCAL\s+)?(ROLE|SESSION\s+AUTHORIZATION)\b": (

@@ -217,6 +217,7 @@ class Execution(ABC):
             self._context = live.LiveContext(connection, guard, self._types, version_table=table)
         context = self._context
         context.heads, context.block = step.heads, None
+        context.use_metadata(step.code.metadata)
         with alembic_modules.noting(guard.note):
             module = step.code.load()
             if not isinstance(step, AutocommitRevision):

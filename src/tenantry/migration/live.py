@@ -69,8 +69,14 @@ class LiveContext(RevisionContext):
         self.heads: tuple[str, ...] = ()
         self.block: Callable[[], contextlib.AbstractContextManager[None]] | None = None
         self._guard = guard
+        self._metadata: sa.MetaData | None = None
         self.impl.memo = types
         self._initial = self._read()
+
+    def use_metadata(self, metadata: sa.MetaData | None) -> None:
+        """Set the ``target_metadata`` of the next revision, unless one has set another."""
+        if self.opts.get("target_metadata") is self._metadata:
+            self.opts["target_metadata"] = self._metadata = metadata
 
     def is_changed(self) -> bool:
         """Return whether a revision has changed what later revisions have in common with it.
@@ -92,7 +98,10 @@ class LiveContext(RevisionContext):
         """Return the options of the context and the connection, and the listeners of the latter."""
         events: Any = self._sql.dispatch
         listeners = {name: tuple(getattr(events, name)) for name in events.local._event_names}  # noqa: SLF001
-        return dict(self.opts), dict(self._sql.get_execution_options()), listeners
+        options = dict(self.opts)
+        if options.get("target_metadata") is self._metadata:
+            options.pop("target_metadata", None)
+        return options, dict(self._sql.get_execution_options()), listeners
 
     def get_current_heads(self) -> tuple[str, ...]:
         """Return the heads of the stream: the table has them only at the end of the script."""

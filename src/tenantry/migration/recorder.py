@@ -156,6 +156,7 @@ class _RecordingContext(RevisionContext):
 
     def __init__(self, dialect: sa.Dialect, version_table: str, revision: Revision) -> None:
         super().__init__(dialect, None, version_table)
+        self.opts["target_metadata"] = revision.metadata
         self.statements: list[str] = []
         self.reason: str | None = None  # for which the recording was stopped
         self._file = revision.path

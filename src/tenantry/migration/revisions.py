@@ -20,6 +20,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
+import sqlalchemy as sa
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
@@ -38,8 +39,8 @@ SETTINGS_SHOWN_MAX = 10
 # It collects the changes of batch mode; its ValueErrors are about names.
 _BATCH = "ApplyBatchImpl."
 _UNNAMED = (
-    "batch mode finds no constraint or index of this name. The naming convention of env.py is not "
-    "known here: if it makes the name, write the name in the revisions, with op.f"
+    "batch mode finds no constraint or index of this name. If the naming convention of env.py "
+    "makes the name, set TENANTRY_TENANT_NAMING_CONVENTION to it"
 )
 
 _parsing = threading.Lock()
@@ -74,6 +75,7 @@ class Revision:
     id: str
     down: frozenset[str]
     path: Path
+    metadata: sa.MetaData | None = None  # the ``target_metadata``: a naming convention, no tables
 
     @cached_property
     def name(self) -> str:

@@ -1,13 +1,14 @@
 """Streams of Alembic revisions: the revisions that exist, and those that are pending."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 
+import sqlalchemy as sa
 from alembic.script import Script, ScriptDirectory
 from alembic.util import CommandError
 
@@ -65,13 +66,16 @@ class Stream:
     Args:
         name: Distinguishes the streams of one database.
         folder: Contains ``versions/``.
+        naming: The naming convention of the ``target_metadata`` in ``env.py``.
 
     Every member raises `BadStream` if the folder cannot be read.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, naming: Mapping[str, str] | None = None) -> None:
         self.name = name
         self._folder = folder
+        self._naming = repr(sorted(naming.items())).encode() if naming else b""
+        self._metadata = sa.MetaData(naming_convention=naming) if naming else None
         self._known: dict[str, Revision] = {}
 
     @cached_property
@@ -99,8 +103,8 @@ class Stream:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash in hex that changes whenever a revision is added or edited."""
-        content = sha256()
+        """A hash in hex that changes with each revision, and with the naming convention."""
+        content = sha256(self._naming)
         for revision in self.revisions:
             content.update(revision.name.encode() + b"\0" + revision.content + b"\0")
         return content.hexdigest()
@@ -117,7 +121,7 @@ class Stream:
         try:
             hashes = {} if is_own else {name: hash_of(one) for name, one in self.others.items()}
             for one in self.revisions:
-                place = repr((one.id, sorted(one.down))).encode()
+                place = repr((one.id, sorted(one.down))).encode() + self._naming
                 hashes[f"{self.name}:{one.name}"] = sha256(place + one.content).hexdigest()
         except OSError as error:
             raise BadStream(f"The {self.name} revisions cannot be read.") from error
@@ -195,7 +199,7 @@ class Stream:
 
     def _revision(self, script: Script) -> Revision:
         down = frozenset(script._all_down_revisions)  # noqa: SLF001 - with what it depends on
-        revision = Revision(self.name, script.revision, down, Path(script.path))
+        revision = Revision(self.name, script.revision, down, Path(script.path), self._metadata)
         return self._known.setdefault(revision.id, revision)
 
 
