@@ -237,7 +237,7 @@ class TestRefusal:
 
         done = await rig.migrate(tenant_url)
 
-        assert "does not run" in reason(done.error)
+        assert "does not run: use op.get_bind()" in reason(done.error)
         assert "note" not in raw_sql.tables(tenant_url)
 
 

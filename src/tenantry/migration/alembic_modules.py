@@ -136,7 +136,7 @@ class _ThreadEnvironment:
         _refuse(
             EnvironmentMissing(
                 f"The revision uses context.{name} of Alembic's env.py, which Tenantry does not "
-                "run."
+                "run: use op.get_bind() for the database, and the environment for a setting."
             )
         )
 

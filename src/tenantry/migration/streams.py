@@ -7,6 +7,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from alembic.script import Script, ScriptDirectory
@@ -71,7 +72,7 @@ class Stream:
     Every member raises `BadStream` if the folder cannot be read.
     """
 
-    def __init__(self, name: str, folder: Path, naming: Mapping[str, str] | None = None) -> None:
+    def __init__(self, name: str, folder: Path, naming: Mapping[Any, str] | None = None) -> None:
         self.name = name
         self._folder = folder
         self._naming = repr(sorted(naming.items())).encode() if naming else b""
