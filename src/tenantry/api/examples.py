@@ -11,6 +11,7 @@ INSTANT = "2026-11-21T12:10:40Z"
 
 # By the name of the member on the wire, or of the parameter.
 _BY_NAME: Mapping[str, Any] = {
+    "runsAs": "recorded",
     "action": "tenant.create",
     "actor": "ada@example.com",
     "apiKey": "tnk_…",
