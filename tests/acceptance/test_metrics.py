@@ -99,7 +99,7 @@ class TestMetrics:
         async with services.catalog.begin() as session:  # before a worker claims the job
             await add_job(session, JobState.QUEUED, hour_ago)
             await add_job(session, JobState.DONE, hour_ago)
-            state = await fleet_metrics.read(session, services.streams())
+            state = await fleet_metrics.read(session, str(services.streams().head))
         admin = await world.admin()
         await read_once(services.metrics)
         services.metrics.fleet = state

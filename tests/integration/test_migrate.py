@@ -678,6 +678,32 @@ class TestLock:
         assert done.error is None, reason(done)
         assert names(done) == ["u2_alter"]
 
+    @on_postgresql
+    async def test_is_waited_for_as_often_after_races(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, tmp_path: Path
+    ):
+        """Each kind of error has its own limit of attempts."""
+        races = LOCK_TRIES_MAX * ["('tuple concurrently updated', 'XX000')"]
+        errors = [*races, *(LOCK_TRIES_MAX - 1) * ["('canceling statement', '55P03')"]]
+        raising = "DO $$ BEGIN RAISE EXCEPTION USING MESSAGE = '{}', ERRCODE = '{}'; END $$"
+        folder.add(
+            "u1_race",
+            f"""
+            tries = pathlib.Path({str(tmp_path / "tries")!r})
+            done = int(tries.read_text()) if tries.exists() else 0
+            tries.write_text(str(done + 1))
+            errors = [{", ".join(errors)}]
+            if done < len(errors):
+                op.execute({raising!r}.format(*errors[done]))
+            """,
+            head="import pathlib",
+        )
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is None
+        assert (tmp_path / "tries").read_text() == str(len(errors) + 1)
+
     @pytest.mark.slow
     @on_postgresql
     async def test_of_the_version_row_is_waited_for_longer(

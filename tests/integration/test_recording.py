@@ -12,8 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.migration import dialects
-from tenantry.migration.recorder import RECORD_SECONDS_MAX, Unrecorded, reason_live, record
-from tenantry.migration.streams import Revision, Stream
+from tenantry.migration.recorder import RECORD_SECONDS_MAX, Unrecorded, examine, record
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import Applied
+from tenantry.migration.streams import Revision, Stream, Streams
+from tenantry.tenant.databases import STREAM
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder, imports
 from tests.integration import difficult_revisions
@@ -95,7 +98,7 @@ class TestRecorded:
         one = revision(folder, f"{body}\nop.execute('SELECT 1')", head=head)
 
         for dialect in DIALECTS.values():
-            assert record(one, dialect) == ("SELECT 1",), reason_live(one, dialect)
+            assert record(one, dialect) == ("SELECT 1",), examine(one, dialect)[1]
 
     @pytest.mark.slow
     async def test_leaves_what_a_live_run_leaves(
@@ -277,18 +280,33 @@ class TestReason:
         # Not by its stream, which imports it.
         one = Revision("user", "a", frozenset(), folder.path / "versions" / "a_one.py")
         lines = one.source.splitlines()
-        found = reason_live(one, DIALECTS["postgresql"])
+        found = examine(one, DIALECTS["postgresql"])[1]
 
         places = [n for n, line in enumerate(lines, 1) if "scalar" in line or "except" in line]
         assert found == reason.format(*places)
 
+    def test_is_found_once_in_a_run(self, folder: AlembicFolder):
+        body = "sa.tries = getattr(sa, 'tries', 0) + 1\nop.get_bind().scalar(sa.text('SELECT 1'))"
+        one = revision(folder, body)
+        scripts = RunScripts(Streams(STREAM, Stream("user", folder.path)))
+        wanted = [Applied("user", one.name)]
+        try:
+            found = [scripts.recorded(dialects.SQLITE, wanted, 9) for _ in range(2)]
+            tries = vars(sa)["tries"]
+        finally:
+            del vars(sa)["tries"]
+
+        assert found[0] == found[1]
+        assert "uses its connection" in str(found[0])
+        assert tries == 2  # a recording is compared with a second one
+
     def test_is_none_of_a_recorded_revision(self, folder: AlembicFolder):
-        assert reason_live(revision(folder, "op.execute('SELECT 1')"), dialects.SQLITE) is None
+        assert examine(revision(folder, "op.execute('SELECT 1')"), dialects.SQLITE)[1] is None
 
     def test_is_the_block_of_one_outside_a_transaction(self, folder: AlembicFolder):
         one = revision(folder, TestOutside.BLOCK)
 
-        assert reason_live(one, DIALECTS["postgresql"]).startswith("has an autocommit_block")
+        assert examine(one, DIALECTS["postgresql"])[1].startswith("has an autocommit_block")
 
 
 class TestOutside:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
@@ -10,6 +11,7 @@ from tenantry.catalog.session import CatalogSession
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.metrics import FleetState, Metrics
 from tenantry.migration.errors import explain
+from tenantry.migration.project_files import Signature, signature_of
 from tenantry.migration.streams import BadStream, Streams
 
 # Four statements each time, in every process that works; all of them use an index or a small table.
@@ -25,23 +27,46 @@ async def keep_reading(
 
     While the catalog or the revisions cannot be read, they have no samples.
     """
+    head = Head(streams)
     while True:
         try:
-            metrics.fleet = await read(catalog, streams())
+            metrics.fleet = await read(catalog, await asyncio.to_thread(head.read))
         except (DatabaseUnavailable, BadStream) as error:
             metrics.fleet = None
             _log.info("metrics of the service not read", cause=explain(error))
         await asyncio.sleep(READ_SECONDS)
 
 
-async def read(catalog: CatalogSession, streams: Streams) -> FleetState:
-    """Return the state of the service.
+class Head:
+    """The head of the streams, for which the revisions are imported only if a file has changed."""
+
+    def __init__(self, streams: Callable[[], Streams]) -> None:
+        self._streams = streams
+        self._head: str | None = None
+        self._places: set[Path] = set()
+        self._signature: Signature = {}
+
+    def read(self) -> str:
+        """Return the head.
+
+        Raises:
+            BadStream: The directory of revisions cannot be read.
+        """
+        # Before the files are read: one that is replaced at the same time is read again.
+        signature = signature_of(self._places)
+        if self._head is None or signature != self._signature:
+            streams = self._streams()
+            self._head, self._places = str(streams.head), streams.places
+            self._signature = signature
+        return self._head
+
+
+async def read(catalog: CatalogSession, head: str) -> FleetState:
+    """Return the state of the service, whose streams end at *head*.
 
     Raises:
-        BadStream: The directory of revisions cannot be read.
         DatabaseUnavailable: The catalog cannot be reached.
     """
-    head = str(await asyncio.to_thread(lambda: streams.head))
     counts = await tenant_counts.by_revision(catalog)
     unfinished = await runs.unfinished(catalog)
     queue = await job_metrics.queue(catalog)

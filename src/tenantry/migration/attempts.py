@@ -85,7 +85,7 @@ class Attempts:
         self._run_id = run_id
         self._timeouts = timeouts
         self._lock_pause_seconds = lock_pause_seconds
-        self._lock_timeouts = self._moves = 0
+        self._lock_timeouts = self._races = self._moves = 0
         self.has_sent = False
 
     def migrate(self, execution: Execution, *, is_first: bool) -> SchemaState:
@@ -227,16 +227,19 @@ class Attempts:
         except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
             self._pause_at_lock(execution, error)
         else:
-            self._lock_timeouts = self._moves = 0
+            self._lock_timeouts = self._races = self._moves = 0
             return True
         return False
 
     def _pause_at_lock(self, execution: Execution, error: Exception) -> None:
         """Pause before the next attempt if it may succeed after *error*; else raise it."""
-        self._lock_timeouts += 1
-        tries_max = LOCK_TRIES_MAX if is_lock_timeout(error) else 1
-        tries_max = RACE_TRIES_MAX if is_shared_object_race(error) else tries_max
-        if self._lock_timeouts >= tries_max or execution.guard.is_final:
+        is_race, is_lock = is_shared_object_race(error), is_lock_timeout(error)
+        self._races += is_race
+        self._lock_timeouts += is_lock
+        tries, tries_max = (
+            (self._races, RACE_TRIES_MAX) if is_race else (self._lock_timeouts, LOCK_TRIES_MAX)
+        )
+        if not (is_race or is_lock) or tries >= tries_max or execution.guard.is_final:
             raise error
         # With jitter, so that two transactions that collided do not collide again.
         execution.guard.sleep(random.uniform(0, self._lock_pause_seconds))  # noqa: S311

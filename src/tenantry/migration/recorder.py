@@ -90,19 +90,13 @@ def record(
     revision: Revision, dialect: sa.Dialect, version_table: str = VERSION_TABLE
 ) -> Recording:
     """Return the statements of *revision* on *dialect*, or how it must run."""
-    return _examine(revision, dialect, version_table)[0]
+    return examine(revision, dialect, version_table)[0]
 
 
-def reason_live(
+def examine(
     revision: Revision, dialect: sa.Dialect, version_table: str = VERSION_TABLE
-) -> str | None:
-    """Return why *revision* is not recorded, such as ``imports requests``; None if it is."""
-    return _examine(revision, dialect, version_table)[1]
-
-
-def _examine(
-    revision: Revision, dialect: sa.Dialect, version_table: str
 ) -> tuple[Recording, str | None]:
+    """Return what `record` does, and the reason, such as ``imports requests``, if it runs live."""
     reason, has_block = read_source(revision, version_table)
     is_autocommit = has_block and dialect.name == "postgresql"
     unrecorded = Unrecorded.AUTOCOMMIT if is_autocommit else Unrecorded.LIVE

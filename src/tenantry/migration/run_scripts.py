@@ -10,10 +10,9 @@ from tenantry.migration.project_files import Signature, TooManyFiles
 from tenantry.migration.recorder import (
     Recording,
     Unrecorded,
+    examine,
     may_name_type,
     named_type_of,
-    reason_live,
-    record,
 )
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import Applied, SchemaRevision
@@ -43,7 +42,7 @@ class RunScripts:
         self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
         self._lock = threading.Lock()  # one thread reads and records, the others wait
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
-        self._recordings: dict[tuple[sa.Dialect, Revision], Recording] = {}
+        self._examined: dict[tuple[sa.Dialect, Revision], tuple[Recording, str | None]] = {}
         self._signature: Signature | None = None
 
     def head(self) -> SchemaRevision:
@@ -126,14 +125,7 @@ class RunScripts:
         with self._lock:
             every = ((Applied(one.stream, one.name), one) for one in self.streams.revisions)
             found = islice(((key, one) for key, one in every if key in wanted), most)
-            return [
-                (key, self._record(one, dialect), self._why(one, dialect)) for key, one in found
-            ]
-
-    def _why(self, revision: Revision, dialect: sa.Dialect) -> str | None:
-        if not isinstance(self._record(revision, dialect), Unrecorded):
-            return None
-        return reason_live(revision, dialect, self.streams.user_table)
+            return [(key, *self._examine(one, dialect)) for key, one in found]
 
     def _types_before(self, dialect: sa.Dialect, start: SchemaRevision) -> frozenset[TypeName]:
         """Return the types that the revisions before *start* have created for their tables."""
@@ -146,8 +138,11 @@ class RunScripts:
         return frozenset(filter(None, map(named_type_of, statements)))
 
     def _record(self, revision: Revision, dialect: sa.Dialect) -> Recording:
-        """Return the recording of a revision, made once."""
+        return self._examine(revision, dialect)[0]
+
+    def _examine(self, revision: Revision, dialect: sa.Dialect) -> tuple[Recording, str | None]:
+        """Return the recording of a revision, made once, and the reason if it runs live."""
         key = (dialect, revision)
-        if key not in self._recordings:
-            self._recordings[key] = record(revision, dialect, self.streams.user_table)
-        return self._recordings[key]
+        if key not in self._examined:
+            self._examined[key] = examine(revision, dialect, self.streams.user_table)
+        return self._examined[key]

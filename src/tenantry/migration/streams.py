@@ -135,6 +135,11 @@ class Stream:
         files = find_files(self._folder, revisions.values())
         return {name: one for name, one in files.items() if one.resolve() not in revisions}
 
+    @property
+    def places(self) -> set[Path]:
+        """The files of the revisions and their folders."""
+        return {place for one in self.revisions for place in (one.path, one.path.parent)}
+
     def after(self, version: str) -> Sequence[Revision]:
         """Return the revisions from *version* to the head, in order of application.
 
@@ -253,6 +258,11 @@ class Streams:
     def signature(self) -> Signature:
         """What changes if a file is replaced that is not read once, as revisions are."""
         return signature_of(self.user.others.values() if self.user else ())
+
+    @property
+    def places(self) -> set[Path]:
+        """What changes if the head of the user's stream does; see `Stream.places`."""
+        return self.user.places if self.user else set()
 
     def have(self, revision: str) -> bool:
         """Return whether these streams contain *revision*, a `SchemaRevision` as text."""

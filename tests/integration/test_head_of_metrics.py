@@ -1,0 +1,29 @@
+"""The head of the streams in the metrics: read again when the files of the revisions change."""
+
+from tenantry.fleet.fleet_metrics import Head
+from tenantry.migration.streams import Stream, Streams
+from tenantry.tenant.databases import STREAM
+from testkit.revisions import AlembicFolder
+
+
+def test_the_revisions_are_imported_only_after_a_change(folder: AlembicFolder):
+    read: list[Streams] = []
+
+    def streams() -> Streams:
+        read.append(Streams(STREAM, Stream("user", folder.path)))
+        return read[-1]
+
+    folder.add("u1_note", "pass")
+    head = Head(streams)
+    # Twice at first: only then is it known that no file was replaced while the others were read.
+    first = [head.read() for _ in range(5)]
+    times_before = len(read)
+    file = folder.add("u2_more", "pass")
+    added = [head.read() for _ in range(5)]
+    times_after = len(read)
+    file.write_text(file.read_text().replace("revision = 'u2'", "revision = 'u2b'"))
+
+    assert {one.rpartition("/")[2] for one in first} == {"u1"}
+    assert {one.rpartition("/")[2] for one in added} == {"u2"}
+    assert head.read().rpartition("/")[2] == "u2b"
+    assert (times_before, times_after) == (2, 4)
