@@ -79,7 +79,7 @@ class Pragmas:
         self._written: set[str] = set()  # the tables, by this statement
         # What the revision does while keys are on, and where: see `_DOES`.
         self._done: dict[tuple[int, str, str], str] = {}
-        self._keys: list[tuple[Any, ...]] = []
+        self._keys: list[list[Any]] = []
 
     def begin_revision(self, raw: sqlite3.Connection) -> None:
         """Forget the revision before, except that it has switched foreign keys on."""
@@ -177,7 +177,7 @@ def _reacts_to(key: Sequence[Any], *, is_end: bool) -> Iterator[tuple[int, str, 
         yield sqlite3.SQLITE_UPDATE, parent, "rowid"
 
 
-def _keys(raw: sqlite3.Connection) -> list[tuple[Any, ...]]:
+def _keys(raw: sqlite3.Connection) -> list[list[Any]]:
     """Return the foreign keys that have rows, as `_reacts_to` reads them."""
     return [key for *key, find in _fetch(raw, _FIND_KEYS) if _fetch(raw, find)]
 
