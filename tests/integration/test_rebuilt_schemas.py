@@ -155,22 +155,40 @@ SHADOWING = [
     "CREATE OPERATOR @> (LEFTARG = integer[], RIGHTARG = integer[], FUNCTION = never)",
     "CREATE FUNCTION to_json(integer[]) RETURNS json LANGUAGE sql IMMUTABLE AS 'SELECT NULL::json'",
 ]
+JOINING = [
+    "CREATE FUNCTION ours(text, integer) RETURNS text LANGUAGE sql AS $$ SELECT text 'ours' $$",
+    "CREATE OPERATOR || (LEFTARG = text, RIGHTARG = integer, FUNCTION = ours)",
+]
+CONCAT = JOINING[0].replace("ours(text, integer)", "concat(integer, text)")
 
 
+@pytest.mark.parametrize(
+    ("expression", "statements", "value"),
+    [
+        ("a @> ARRAY[1]", SHADOWING[:2], True),
+        ("to_json(a)::text", SHADOWING[2:], "[1]"),
+        ("'a' || a[1]", JOINING, "a1"),
+        ("concat(a[1], 'a')", [CONCAT], "1a"),
+    ],
+)
 async def test_a_builtin_of_any_type_is_not_replaced_by_one_that_fits_better(
-    new_database: Callable[[], str], tmp_path: Path
+    expression: str,
+    statements: list[str],
+    value: object,
+    new_database: Callable[[], str],
+    tmp_path: Path,
 ):
     source, target = new_database(), new_database()
     raw_sql.run(
         source,
         "CREATE TABLE note (a integer[] CHECK (a @> ARRAY[1]))",
         "INSERT INTO note VALUES (ARRAY[1])",
-        "CREATE VIEW seen AS SELECT a @> ARRAY[1] AS has, to_json(a)::text AS text FROM note",
-        *SHADOWING,
+        f"CREATE VIEW seen AS SELECT {expression} AS one FROM note",
+        *statements,
     )
 
     assert await copied(source, target, tmp_path) == raw_sql.written(source)
-    assert raw_sql.rows(target, "SELECT * FROM seen") == [(True, "[1]")]
+    assert raw_sql.rows(target, "SELECT * FROM seen") == [(value,)]
 
 
 @pytest.mark.parametrize("calls", ["f(id) = 8", "id ### 1 = 8"])

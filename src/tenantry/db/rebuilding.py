@@ -49,7 +49,7 @@ WHERE nspname = ANY(current_schemas(false)) AND nspname <> 'pg_catalog'
             JOIN pg_type AS wanted ON wanted.oid = pair.wanted
             JOIN pg_type AS given ON given.oid = pair.given
             WHERE given.typcategory NOT IN ('P', CASE
-                WHEN wanted.typname ~ '^any.*array$' THEN 'A'
+                WHEN wanted.typname ~ '^any(compatible)?array$' THEN 'A'
                 WHEN wanted.typname ~ '^any.*range$' THEN 'R'
                 WHEN wanted.typname = 'anyenum' THEN 'E'
                 WHEN wanted.typname = 'record' THEN 'C'
