@@ -34,6 +34,7 @@ from tenantry.db.factory import open_tenant_server
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
+from tenantry.db.write_fence import check_not_fenced
 from tenantry.fleet.adoption import Adoption
 from tenantry.fleet.approval import Rules
 from tenantry.fleet.deletion import Deletion
@@ -248,6 +249,8 @@ async def _prepare(services: Services, *, changes: bool) -> None:
     path = sqlite_path(settings.catalog)
     if path is not None and not path.exists():
         await asyncio.to_thread(files.create, path)
+    if not changes:
+        await check_not_fenced(settings.catalog, timeout_seconds=settings.connect_timeout_s)
     if changes or not await _is_at_head(services):
         await _upgrade_catalog(services)
     await services.catalog.cache.check_epoch()

@@ -26,10 +26,12 @@ READS = (
 
 
 def refuse_writes(url: str) -> None:
-    """Let the catalog refuse writes: all on PostgreSQL, those of a heartbeat on SQLite."""
+    """Let the catalog refuse the writes of a heartbeat."""
     if sqlite_path(url) is None:
-        name = url.rpartition("/")[2].partition("?")[0]
-        raw_sql.run(url, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        body = "BEGIN RAISE EXCEPTION 'full'; END"
+        raw_sql.run(url, f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $${body}$$")
+        event = "BEFORE INSERT OR UPDATE OR DELETE"
+        raw_sql.run(url, f"CREATE TRIGGER refuse {event} ON worker EXECUTE FUNCTION refuse()")
         return
     for change in ("INSERT", "UPDATE", "DELETE"):
         trigger = f"CREATE TRIGGER refuse_{change} BEFORE {change} ON worker"

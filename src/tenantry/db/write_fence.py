@@ -15,8 +15,11 @@ from typing import Any
 import asyncpg
 
 from tenantry.db import sqlite
+from tenantry.db.postgres import UNAVAILABLE
+from tenantry.db.postgres_connector import PostgresConnector, closing
 from tenantry.db.servers import FENCE_SECONDS_MAX, quoted
-from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.sessions import DatabaseUnavailable, WritesRejected
+from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Conflict, Unavailable
 
@@ -44,6 +47,11 @@ WHERE setrole <> 0 AND one <> 'default_transaction_read_only=on'
     AND pg_catalog.starts_with(one, 'default_transaction_read_only=')
     AND setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
+_IS_FENCED = """
+SELECT EXISTS (SELECT 1 FROM pg_db_role_setting WHERE setrole = 0
+    AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND 'default_transaction_read_only=on' = ANY (setconfig))
+"""
 _NOW = "SELECT clock_timestamp()"
 # The state of a session of a role that this one does not belong to is null: it is waited for.
 # A prepared transaction has no session.
@@ -68,6 +76,27 @@ class DatabaseBusy(Unavailable):
 
 class FenceIneffective(Conflict):
     """The database cannot be made read-only: a role has its own `default_transaction_read_only`."""
+
+
+async def check_not_fenced(url: str, *, timeout_seconds: float) -> None:
+    """Check that a database has no fence; a server that rejects writes for itself is none.
+
+    Raises:
+        WritesRejected: It has one, so its rows may be old: it was moved, or is being moved.
+        DatabaseUnavailable: It cannot be read.
+    """
+    path = sqlite_path(url)
+    if path is not None:
+        is_fenced = await asyncio.to_thread(is_fenced_sqlite, path)
+    else:
+        try:
+            connector = PostgresConnector(url, timeout_seconds=timeout_seconds)
+            async with closing(connector.connect(command_seconds=timeout_seconds)) as raw:
+                is_fenced = bool(await raw.fetchval(_IS_FENCED))
+        except (asyncpg.PostgresError, *UNAVAILABLE) as error:
+            raise DatabaseUnavailable from error
+    if is_fenced:
+        raise WritesRejected
 
 
 async def fence_postgres(
