@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import tenantry.tenant
 from tenantry.catalog import runs
 from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import BadStream, NoRevisions, Stream, Streams, UnknownRevision
@@ -15,6 +16,9 @@ from tests.conftest import provision
 
 # As in production, where a warning is no error.
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+OWN = Path(tenantry.tenant.__file__).parent / "revisions"
 
 
 def names(stream: Stream, after: str = BASE) -> list[str]:
@@ -92,6 +96,18 @@ class TestStream:
 
         assert before.fingerprint != after.fingerprint
         assert before.hashes() != after.hashes()
+
+    def test_notices_a_file_that_is_added_later(self, folder: AlembicFolder):
+        """A live revision may execute every SQL file of a folder."""
+        folder.add("a_one", "pass")
+        (folder.path / "a.sql").write_text("SELECT 1")
+        streams = Streams(Stream("tenantry", OWN), Stream("user", folder.path))
+        hashes, signature = streams.hashes, streams.signature
+
+        (folder.path / "b.sql").write_text("SELECT 2")
+
+        assert streams.signature != signature
+        assert streams.hashes.keys() - hashes.keys() == {"b.sql"}
 
     def test_changes_its_fingerprint_with_the_version_table(self, folder: AlembicFolder):
         folder.add("u1_one", "pass")

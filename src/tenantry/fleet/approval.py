@@ -110,7 +110,7 @@ def make_plan(
     records = [msgspec.to_builtins({one.name: getattr(stored, one.name) for one in fields(stored)})]
     files = [{"name": name, "sha256": hashes[name]} for name in sorted(hashes)]
     revisions = [msgspec.to_builtins(one) for one in preview.revisions]
-    seen = [(one.tenant_id, one.position, one.pending) for one in tenants]
+    seen = [(one.tenant_id, one.position, one.pending, one.has_passed) for one in tenants]
     everything = msgspec.json.encode([records, files, revisions, seen, head, is_rehearsed])
     plan = StoredPlan(
         id=new_id(),

@@ -165,12 +165,14 @@ class Fleet:
         self, ctx: OperationContext, session: CatalogSession, draft: RunDraft, total: int
     ) -> None:
         run_id, options = draft.run_id, draft.options
-        target = f"{run_id} {options.label}" if options.label else str(run_id)
+        target = str(run_id)
         if draft.plan_id is not None:
-            target = f"{target} plan {draft.plan_id}"
+            target = f"{target} plan {draft.plan_id}"  # before the label, which is any text
             await stored_plans.take(session, draft.plan_id, run_id)
             if total != draft.total:
                 raise PlanChanged
+        if options.label:
+            target = f"{target} {options.label}"
         waves = options.wave_sizes(total)
         await plans.begin(
             session,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from tenantry.migration.project import BadProject, find_mistake, find_project
 from tenantry.migration.project_files import Signature, find_files, hash_of, signature_of
 from tenantry.migration.revisions import Revision, describe
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
+
+# They determine the SQL of a revision, and are not among the files of a project.
+_PACKAGES = ("tenantry", "alembic", "sqlalchemy")
 
 
 class BadStream(Unavailable):
@@ -120,7 +124,9 @@ class Stream:
             TooManyFiles: There are more than `FILES_MAX`.
         """
         try:
-            hashes = {} if is_own else {name: hash_of(one) for name, one in self.others.items()}
+            hashes = (
+                {} if is_own else {name: hash_of(one) for name, one in self._find_others().items()}
+            )
             for one in self.revisions:
                 place = repr((one.id, sorted(one.down))).encode() + self._naming
                 hashes[f"{self.name}:{one.name}"] = sha256(place + one.content).hexdigest()
@@ -129,8 +135,12 @@ class Stream:
         return hashes
 
     @cached_property
-    def others(self) -> dict[str, Path]:
-        """The files that are no revisions, and that revisions may depend on, by name."""
+    def watched(self) -> set[Path]:
+        """The files that are no revisions, when they were first read, and their folders."""
+        return {place for one in self._find_others().values() for place in (one, one.parent)}
+
+    def _find_others(self) -> dict[str, Path]:
+        """Return the files that are no revisions, and that revisions may depend on, by name."""
         revisions = {one.path.resolve(): one.content for one in self.revisions}
         files = find_files(self._folder, revisions.values())
         return {name: one for name, one in files.items() if one.resolve() not in revisions}
@@ -245,19 +255,23 @@ class Streams:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """A hash of each file of both streams, by name, and of the name of the version table.
+        """A hash of each file of both streams, by name, and what else determines the SQL.
+
+        That is the name of the version table, and the versions of Tenantry and of the libraries.
 
         Raises:
             BadStream, TooManyFiles: They cannot be read.
         """
         user = self.user.hashes() if self.user else {}
-        table = {"version table": self.user_table}
-        return {**user, **self.own.hashes(is_own=True), **table}
+        others = {"version table": self.user_table} | {
+            f"package {name}": version(name) for name in _PACKAGES
+        }
+        return {**user, **self.own.hashes(is_own=True), **others}
 
     @property
     def signature(self) -> Signature:
-        """What changes if a file is replaced that is not read once, as revisions are."""
-        return signature_of(self.user.others.values() if self.user else ())
+        """What changes if a file is added or replaced that is not read once, as revisions are."""
+        return signature_of(self.user.watched if self.user else ())
 
     @property
     def places(self) -> set[Path]:
