@@ -38,7 +38,7 @@ class PlanRequired(Conflict):
 
 
 class OwnPlan(Conflict):
-    """Somebody else has to start this plan: you made it (TENANTRY_REQUIRE_PLAN=other)."""
+    """Another person has to start this plan: you made it (TENANTRY_REQUIRE_PLAN=other)."""
 
 
 class Requirement(StrEnum):

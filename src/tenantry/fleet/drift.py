@@ -64,7 +64,7 @@ class DriftReport:
 
     @property
     def total(self) -> int:
-        """How many tenants were looked at."""
+        """How many tenants were inspected."""
         return self.compared + self.not_at_head + self.unreadable_count
 
     def __str__(self) -> str:

@@ -62,7 +62,7 @@ class Head:
 
 
 async def read(catalog: CatalogSession, head: str) -> FleetState:
-    """Return the state of the service, whose streams end at *head*.
+    """Return the state of the service; its streams end at *head*.
 
     Raises:
         DatabaseUnavailable: The catalog cannot be reached.
