@@ -166,7 +166,7 @@ class ActiveRuns:
                 del self._runs[run.id]
 
     def leave(self, active: ActiveRun) -> None:
-        """Remove a run after its planned files were replaced; its tenants are for other processes."""
+        """Remove a run after its planned files were replaced: other processes work on it."""
         if self._runs.get(active.run_id) is active:
             del self._runs[active.run_id]
 
