@@ -138,7 +138,7 @@ class TestEveryEndpoint:
                 if tenant != "globex":
                     now = essence(cast.stage.ledger.dump(cast.stage.world.globex.tenant))
                     found += ["changed the other tenant"] if now != globex else []
-                cast.stage.restore(tenant)
+                await cast.stage.restore(tenant)
             wrong += [f"[{sent}] {fault}" for fault in found]
 
         assert not wrong, "\n".join(wrong)
@@ -152,7 +152,7 @@ class TestEveryEndpoint:
         for sent in suffices:
             tenant = acting(asked_by(endpoint), sent)
             answer = await _ask(cast, endpoint, sent, _encoded(cast, endpoint, tenant))
-            cast.stage.restore(tenant)
+            await cast.stage.restore(tenant)
 
             if endpoint.reads_body:
                 assert answer.status != 400, f"give it a sample: {answer.body!r}"
