@@ -56,6 +56,7 @@ async def refreshed(services: Services) -> CollationReport:
 
 
 async def test_a_template_that_is_outdated_is_created_again(world: World, postgres_url: str):
+    await world.provision("umbrella")  # a copied world has no template before
     (template,) = await world.services.databases.server("default").names("tenantry_template_")
     raw_sql.run(
         postgres_url,
