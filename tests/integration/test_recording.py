@@ -44,6 +44,10 @@ def add(folder: AlembicFolder, shapes: list[Shape], *, online: bool = False) -> 
         folder.add(f"u{number:02}_{shape.name}", shape.body, head=head)
 
 
+# SQLAlchemy before 2.0.58 replaces the text `%(x)s` on SQLite, so a revision with it runs live.
+REPLACES_NAMES = tuple(map(int, sa.__version__.split(".")[:3])) < (2, 0, 58)
+
+
 def _install(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Make *path* a module, with its packages, in which every name is a type."""
     parent = None
@@ -133,7 +137,9 @@ class TestRecorded:
             one = AlembicFolder(folder.path / engine)
             recording = record(revision(one, shape.body), DIALECTS[engine])
 
-            assert (recording is not Unrecorded.LIVE) == (engine in shape.recorded), engine
+            is_replaced = REPLACES_NAMES and engine == "sqlite" and "%(" in shape.body
+            expected = engine in shape.recorded and not is_replaced
+            assert (recording is not Unrecorded.LIVE) == expected, engine
 
 
 class TestLive:
