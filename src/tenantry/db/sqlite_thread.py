@@ -56,7 +56,7 @@ class ConnectionThread:
                 result, error = work(), None
             except BaseException as raised:  # noqa: BLE001 - the waiting caller gets it
                 result, error = None, raised
-            # The loop may have been closed in the meantime: nobody waits then.
+            # The loop may have been closed: then no caller waits.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_complete, answer, result, error)
             del given, answer, work, result, error
