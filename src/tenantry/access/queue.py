@@ -1,13 +1,14 @@
 """A bounded queue for CPU-bound work in threads: round-robin over client addresses."""
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
 from tenantry.kit.errors import Unavailable
+from tenantry.kit.turns import NoTurn, Turns
 
 Answer = TypeVar("Answer")
 
@@ -25,9 +26,8 @@ class FairQueue:
 
     def __init__(self, pool: ThreadPoolExecutor, threads: int) -> None:
         self._pool = pool
-        self._idle = threads
+        self._turns = Turns(threads)  # with at most as many waiting tasks as places are held
         self._held: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
     def count(self) -> int:
@@ -46,7 +46,7 @@ class FairQueue:
         """
         if self._held[address] >= PLACES_OF_ADDRESS_MAX:
             raise TooManyLogins
-        if self.count >= PLACES_MAX and not self._displace(self._held[address]):
+        if self.count >= PLACES_MAX and not self._turns.displace(more_than=self._held[address] + 1):
             raise TooManyLogins
         self._held[address] += 1
         try:
@@ -62,7 +62,10 @@ class FairQueue:
         Raises:
             TooManyLogins: The place was given to another address.
         """
-        await self._turn(address)
+        try:
+            await self._turns.take(address)
+        except NoTurn as error:
+            raise TooManyLogins from error
         running = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
         # The turn ends when the thread is free, also if the caller was cancelled earlier.
         running.add_done_callback(self._ended)
@@ -73,53 +76,7 @@ class FairQueue:
             # would stay in memory until the garbage collector finds them.
             del running
 
-    async def _turn(self, address: str) -> None:
-        if self._idle and not self._waiting:
-            self._idle -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(address, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._pass_on()
-            else:
-                self._leave(address, turn)
-            raise
-
-    def _leave(self, address: str, turn: "asyncio.Future[None]") -> None:
-        turns = self._waiting.get(address, deque())
-        if turn in turns:
-            turns.remove(turn)
-            if not turns:
-                del self._waiting[address]
-
     def _ended(self, running: "asyncio.Future[Answer]") -> None:
         if not running.cancelled():
             running.exception()  # asyncio logs exceptions that a cancelled caller did not read
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        """Give the free thread to the next address."""
-        while self._waiting:
-            address, turns = self._waiting.popitem(last=False)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[address] = turns
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._idle += 1
-
-    def _displace(self, held: int) -> bool:
-        """Free a place of the busiest address, if it has more than one above *held*."""
-        if not self._waiting:
-            return False
-        turns = max(self._waiting.values(), key=len)
-        if len(turns) <= held + 1:
-            return False
-        turn = turns.pop()
-        if not turn.done():
-            turn.set_exception(TooManyLogins())
-        return True
+        self._turns.give_back()

@@ -4,12 +4,9 @@ Further requests wait in the order of arrival, before they use the tenant's data
 that sends as many requests as it can delays the others by at most `IN_WORK_MAX` requests.
 """
 
-import asyncio
-import contextlib
-from collections import deque
-
 from tenantry.access.rate_limits import TooManyRequests
 from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.turns import NoTurn, Turns
 
 # The number of connections to a tenant's PostgreSQL database; a SQLite file has one.
 IN_WORK_MAX = 4
@@ -36,12 +33,7 @@ class FairShare:
     ) -> None:
         self._in_work_max = in_work_max
         self._wait_seconds_max = wait_seconds_max
-        self._lanes: dict[int, _Lane] = {}
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is being processed."""
-        return not self._lanes
+        self._turns: dict[int, Turns] = {}
 
     async def enter(self, key: int) -> float:
         """Wait for a place among the requests of the tenant *key*; return for how many seconds.
@@ -51,72 +43,22 @@ class FairShare:
         Raises:
             TooManyAtOnce: Too many requests are waiting, or this one waited too long.
         """
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane(self._wait_seconds_max)
-        if lane.in_work < self._in_work_max:
-            lane.in_work += 1
+        turns = self._turns.get(key)
+        if turns is None:
+            turns = self._turns[key] = Turns(self._in_work_max, waiting_max=WAITING_MAX)
+        if turns.free:
+            turns.free -= 1
             return 0.0
-        return await lane.wait()
+        began = monotonic_seconds()
+        try:
+            await turns.wait(seconds=self._wait_seconds_max)
+        except NoTurn as error:
+            raise TooManyAtOnce from error
+        return monotonic_seconds() - began
 
     def leave(self, key: int) -> None:
         """Give the place to the request that has waited longest."""
-        lane = self._lanes[key]
-        lane.pass_on()
-        if not lane.in_work:
-            del self._lanes[key]
-
-
-class _Lane:
-    """The requests of one tenant."""
-
-    def __init__(self, wait_seconds_max: float) -> None:
-        self._wait_seconds_max = wait_seconds_max
-        self.in_work = 0
-        # Each with the time at which it has waited too long, in ascending order.
-        self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def wait(self) -> float:
-        """Wait for a place; return how long it took, in seconds."""
-        if len(self._waiting) >= WAITING_MAX:
-            raise TooManyAtOnce
-        began = monotonic_seconds()
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        place = (began + self._wait_seconds_max, turn)
-        self._waiting.append(place)
-        if self._timer is None:
-            self._set_timer(self._wait_seconds_max)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.cancelled():
-                with contextlib.suppress(ValueError):  # `pass_on` has skipped it
-                    self._waiting.remove(place)
-            elif turn.exception() is None:
-                self.pass_on()  # its turn came when this request was already cancelled
-            raise
-        return monotonic_seconds() - began
-
-    def pass_on(self) -> None:
-        """Give the place to the request that has waited longest; free it if none waits."""
-        while self._waiting:
-            _, turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self.in_work -= 1
-
-    def _set_timer(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._refuse)
-
-    def _refuse(self) -> None:
-        """Reject the requests that have waited too long."""
-        self._timer = None
-        now = monotonic_seconds()
-        while self._waiting and self._waiting[0][0] <= now:
-            _, turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_exception(TooManyAtOnce())
-        if self._waiting:
-            self._set_timer(self._waiting[0][0] - now)
+        turns = self._turns[key]
+        turns.give_back()
+        if turns.free == self._in_work_max:
+            del self._turns[key]

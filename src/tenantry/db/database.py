@@ -8,9 +8,15 @@ role, for a database, or because others use it: then the same is done, and conne
 
 import asyncio
 import contextlib
-import random
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Hashable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,6 +31,8 @@ from tenantry.db.sessions import (
 )
 from tenantry.db.statements import Row, Statement
 from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.retry import backoff_seconds
+from tenantry.kit.turns import NoTurn, Turns
 
 WAIT_SECONDS_MAX = 5.0
 # When the process ends.
@@ -35,52 +43,7 @@ DROP_SECONDS_MAX = 0.25
 FULL_PAUSE_SECONDS_MAX = 1.0
 
 
-class Places:
-    """A number of places: at the limit, a task waits until one is given back, in its turn."""
-
-    def __init__(self, count: int) -> None:
-        self.free = count
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def is_short(self) -> bool:
-        """Whether a task is waiting for a place."""
-        return bool(self._waiting)
-
-    async def take(self) -> None:
-        """Take a place.
-
-        Raises:
-            DatabaseUnavailable: There was none for `WAIT_SECONDS_MAX`.
-        """
-        if self.free:
-            self.free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            async with asyncio.timeout(WAIT_SECONDS_MAX):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self.give_back()
-            elif turn in self._waiting:
-                self._waiting.remove(turn)
-            if isinstance(error, TimeoutError):
-                raise DatabaseUnavailable from error
-            raise
-
-    def give_back(self) -> None:
-        """Return a place: it goes to the task that has waited longest, if there is one."""
-        while self._waiting:
-            first = self._waiting.popleft()
-            if not first.done():
-                first.set_result(None)
-                return
-        self.free += 1
-
-
-class Budget(Places):
+class Budget(Turns):
     """The places of all connections from this process to one server, over all its databases."""
 
     def __init__(self, connections_max: int) -> None:
@@ -99,14 +62,14 @@ class Budget(Places):
         """The number of connections that are open and unused."""
         return len(self._idle)
 
-    async def take(self) -> None:
+    async def take(self, key: Hashable = None, *, seconds: float | None = WAIT_SECONDS_MAX) -> None:
         """Take the place of a connection that is to be opened; close an idle one if necessary.
 
         Raises:
-            DatabaseUnavailable: Every connection was in use for `WAIT_SECONDS_MAX`.
+            NoTurn: Every connection was in use for *seconds*.
         """
         if self.free or not self._idle:
-            await super().take()
+            await super().take(key, seconds=seconds)
             return
         connection = self._take_longest_idle()
         try:
@@ -141,16 +104,10 @@ class Budget(Places):
             finally:
                 self.give_back()
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)  # so a returned connection is closed, and not kept
-        pause = random.uniform(FULL_PAUSE_SECONDS_MAX / 2, FULL_PAUSE_SECONDS_MAX)  # noqa: S311
-        try:
-            await asyncio.wait({turn}, timeout=pause)
-        finally:
-            if turn.done():
-                self.give_back()
-            else:
-                self._waiting.remove(turn)
+        # While a task waits, a returned connection is closed, and not kept.
+        with contextlib.suppress(NoTurn):
+            await self.wait(seconds=backoff_seconds(FULL_PAUSE_SECONDS_MAX))
+            self.give_back()
 
     def _take_longest_idle(self) -> Connection:
         connection, (pool, _) = next(iter(self._idle.items()))
@@ -197,7 +154,7 @@ class Database(Session[Kind]):
         self._connect = connect
         self._wait_seconds_max = wait_seconds_max
         self._budget = budget
-        self._places = Places(connections_max)
+        self._places = Turns(connections_max)
         self._idle: list[Connection] = []
         self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
@@ -312,7 +269,7 @@ class Database(Session[Kind]):
             raise DatabaseUnavailable from error
 
     async def _take_slowly(self) -> Connection:
-        await self._places.take()
+        await self._places.take(seconds=WAIT_SECONDS_MAX)
         try:
             while self._idle:
                 connection = self._idle.pop()

@@ -1,7 +1,6 @@
 """Sessions: run statements on one database, alone or in a transaction."""
 
 import asyncio
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -9,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from tenantry.db import outage_errors
 from tenantry.db.statements import Row, Statement
 from tenantry.kit.errors import Conflict, Unavailable
+from tenantry.kit.retry import backoff_seconds
 
 LOST_MAX = 3  # retries of one operation after a `TransactionLost`
 # The pause before a read is repeated on a new connection, doubled each time.
@@ -98,8 +98,7 @@ async def wait_to_retry(error: DatabaseUnavailable, tries: int, *, is_read: bool
         return  # without a pause: the retry waits for the lock of the other transaction
     if not is_read or error.__cause__ is None or not outage_errors.is_lost(error.__cause__):
         raise error
-    pause = RECONNECT_PAUSE_SECONDS * 2 ** (tries - 1)
-    await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
+    await asyncio.sleep(backoff_seconds(RECONNECT_PAUSE_SECONDS, tries))
 
 
 class Session(ABC, Generic[Kind]):

@@ -6,7 +6,7 @@ answers. Its tenants fail only if it is away for longer than `patience_seconds`.
 """
 
 import asyncio
-import random
+import itertools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from tenantry.db import outage_errors
 from tenantry.db.outage_errors import ServerAway
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import chain_of
+from tenantry.kit.retry import backoff_seconds
 from tenantry.migration import errors
 from tenantry.tenant.databases import TenantDatabases
 
@@ -28,7 +29,7 @@ PROBE_PAUSE_SECONDS = 0.2
 PROBE_PAUSE_SECONDS_MAX = 2.0
 # How often one tenant may lose its server: a revision that crashes the server does so each time.
 LOSSES_MAX = 5
-LOSS_PAUSE_SECONDS = 0.1
+LOSS_PAUSE_SECONDS = 0.2
 LOSS_PAUSE_SECONDS_MAX = 1.0
 TENANTS_REMEMBERED_MAX = 10_000
 
@@ -126,8 +127,8 @@ class Outages:
             return Verdict.AWAY
         if not self._databases.server(item.server_name).can_restart:
             return Verdict.FAILED
-        pause = min(LOSS_PAUSE_SECONDS * 2**losses.tries, LOSS_PAUSE_SECONDS_MAX)
-        await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
+        pause = backoff_seconds(LOSS_PAUSE_SECONDS, losses.tries, longest=LOSS_PAUSE_SECONDS_MAX)
+        await asyncio.sleep(pause)
         return Verdict.RETRY
 
     async def work(self) -> None:
@@ -149,12 +150,12 @@ class Outages:
         return self.is_away(name)
 
     async def _await_return(self, name: str) -> None:
-        pause = PROBE_PAUSE_SECONDS
-        while True:
-            await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
+        for tries in itertools.count(1):
+            await asyncio.sleep(
+                backoff_seconds(PROBE_PAUSE_SECONDS, tries, longest=PROBE_PAUSE_SECONDS_MAX)
+            )
             if await self.has_returned(name):
                 return
-            pause = min(pause * 2, PROBE_PAUSE_SECONDS_MAX)
 
     async def _error_of(self, name: str) -> ServerAway | None:
         """Probe a server; return why it does not answer, or None."""

@@ -3,7 +3,6 @@
 A race can be about objects of the whole server: two tenants change the same role at once.
 """
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -11,6 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.kit.errors import Unavailable
+from tenantry.kit.retry import backoff_seconds
 from tenantry.migration.errors import is_lock_timeout, is_shared_object_race
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable
@@ -25,9 +25,8 @@ LOCK_TRIES_MAX = 4
 # Of several transactions that change the same role, all but one fail each time.
 RACE_TRIES_MAX = 16
 LOCK_PAUSE_SECONDS_MAX = 1.0
-MOVED_PAUSE_SECONDS = 0.005
+MOVED_PAUSE_SECONDS = 0.01
 MOVED_PAUSE_SECONDS_MAX = 1.0
-MOVED_DOUBLINGS_MAX = 8
 
 
 NOT_READ = "(unknown)"
@@ -221,9 +220,10 @@ class Attempts:
             execution.execute(steps, wait_ms=wait_ms, rehearses=rehearses, has_next=has_next)
         except SchemaMoved:  # another run has migrated the database, or is doing so: wait for it
             self._moves += 1
-            doublings = min(self._moves, MOVED_DOUBLINGS_MAX)
-            longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**doublings)
-            execution.guard.sleep(random.uniform(0, longest))  # noqa: S311
+            pause = backoff_seconds(
+                MOVED_PAUSE_SECONDS, self._moves, longest=MOVED_PAUSE_SECONDS_MAX, jitter=1
+            )
+            execution.guard.sleep(pause)
         except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
             self._pause_at_lock(execution, error)
         else:
@@ -242,4 +242,4 @@ class Attempts:
         if not (is_race or is_lock) or tries >= tries_max or execution.guard.is_final:
             raise error
         # With jitter, so that two transactions that collided do not collide again.
-        execution.guard.sleep(random.uniform(0, self._lock_pause_seconds))  # noqa: S311
+        execution.guard.sleep(backoff_seconds(self._lock_pause_seconds, jitter=1))

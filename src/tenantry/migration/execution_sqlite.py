@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import random
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from tenantry.db import open_files
 from tenantry.db.open_files import OpenFile
 from tenantry.db.sqlite import file_uri
 from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.retry import backoff_seconds
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import (
@@ -130,7 +130,7 @@ class SqliteExecution(Execution):
         while (handle := _try_lock(path)) is None:
             if monotonic_seconds() > ends:
                 raise TimeoutError
-            self.guard.sleep(random.uniform(0.5, 1.0) * LOCK_POLL_SECONDS)  # noqa: S311
+            self.guard.sleep(backoff_seconds(LOCK_POLL_SECONDS))
         try:
             yield
         finally:
