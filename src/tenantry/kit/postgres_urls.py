@@ -7,6 +7,7 @@ supports is rejected by name: otherwise it would hold for migrations and not for
 
 import ipaddress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -42,38 +43,6 @@ SUPPORTED = TLS_PARAMETERS | {
     "passfile",
     "target_session_attrs",
 }
-# Parameters of libpq that asyncpg does not have, or that contradict the rest of the URL.
-REJECTED = {
-    "dbname": "write the database after the slash",
-    "fallback_application_name": "use application_name",
-    "gssdelegation": "Kerberos is not supported",
-    "gsslib": "Kerberos is not supported",
-    "hostaddr": "use host",
-    "keepalives": "set net.ipv4.tcp_keepalive_time of the machine",
-    "keepalives_count": "set net.ipv4.tcp_keepalive_probes of the machine",
-    "keepalives_idle": "set net.ipv4.tcp_keepalive_time of the machine",
-    "keepalives_interval": "set net.ipv4.tcp_keepalive_intvl of the machine",
-    "krbsrvname": "Kerberos is not supported",
-    "load_balance_hosts": "the hosts are tried in their order",
-    "max_protocol_version": "",
-    "min_protocol_version": "",
-    "oauth_client_id": "OAuth is not supported",
-    "oauth_client_secret": "OAuth is not supported",
-    "oauth_issuer": "OAuth is not supported",
-    "oauth_scope": "OAuth is not supported",
-    "replication": "",
-    "require_auth": "",
-    "requirepeer": "",
-    "scram_client_key": "use password or passfile",
-    "scram_server_key": "use password or passfile",
-    "service": "write the parameters of the service into the URL",
-    "sslcertmode": "",
-    "sslcompression": "",
-    "sslcrldir": "use sslcrl",
-    "sslkeylogfile": "",
-    "sslsni": "",
-    "tcp_user_timeout": "TENANTRY_STATEMENT_TIMEOUT_S bounds every statement",
-}
 # A thread that waits for libpq has no deadline: a connection to a machine that is gone breaks after
 # 40 s. A server that is there can take longer to answer. Ignored for a socket that is a file.
 # Source: PostgreSQL manual, 32.1.2 "Parameter Key Words".
@@ -91,11 +60,6 @@ _VALUES = {
     "client_encoding": ("utf8", "utf-8", "auto"),
     "gssencmode": ("disable", "prefer"),
     "target_session_attrs": SESSION_ATTRIBUTES,
-}
-_INSTEAD = {
-    "channel_binding": "use sslmode=verify-full",
-    "gssencmode": "use sslmode=verify-full",
-    "target_session_attrs": "Tenantry writes",
 }
 _HINT = (
     "is not a valid URL: check host and port, and percent-encode special characters "
@@ -212,14 +176,15 @@ def _parameters(parts: SplitResult) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _check_parameter(name: str, value: str) -> None:
-    if name in REJECTED:
-        reason = f": {REJECTED[name]}" if REJECTED[name] else ""
-        raise BadPostgresUrl(f"has the parameter {name}, which is not supported{reason}")
+    if name not in SUPPORTED and name in _names_of_libpq():
+        raise BadPostgresUrl(
+            f"has the parameter {name}, which is not supported: use one of "
+            f"{', '.join(sorted(SUPPORTED))}, or a setting of the server"
+        )
     values = _VALUES.get(name)
     if values is not None and value.lower() not in values:
-        reason = f" ({_INSTEAD[name]})" if name in _INSTEAD else ""
         raise BadPostgresUrl(
-            f"has a value of {name} that is not supported: it can be {', '.join(values)}{reason}"
+            f"has a value of {name} that is not supported: it can be {', '.join(values)}"
         )
     if name == "connect_timeout" and not value.isdecimal():
         raise BadPostgresUrl("has a value of connect_timeout that is not a number of seconds")
@@ -228,6 +193,14 @@ def _check_parameter(name: str, value: str) -> None:
             "has sslrootcert=system, which is not supported: set the path of the file with the "
             "certificates, such as /etc/ssl/certs/ca-certificates.crt"
         )
+
+
+@cache
+def _names_of_libpq() -> frozenset[str]:
+    """Return the parameters that libpq knows; any other one is a setting of the server."""
+    from psycopg import pq  # noqa: PLC0415 - few commands need it, and it takes a while
+
+    return frozenset(one.keyword.decode() for one in pq.Conninfo.get_defaults())
 
 
 def _hosts(text: str, ports: str) -> tuple[tuple[str, int], ...]:
