@@ -50,12 +50,12 @@ from tenantry.fleet.templates import Templates
 from tenantry.fleet.watchers import Watchers
 from tenantry.fleet.worker import Worker
 from tenantry.kit import private
+from tenantry.kit.access_log import RecentErrors
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
-from tenantry.kit.recent_errors import RecentErrors
 from tenantry.kit.sizes import mark_of
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain

@@ -16,12 +16,17 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tenantry.kit import env_file
-from tenantry.kit.env_file import BadEnvFile
 from tenantry.kit.errors import Invalid
 from tenantry.kit.secrets import fault_of_secret_key
 from tenantry.kit.server_settings import DatabaseUrl, TenantServer, TenantServers
-from tenantry.kit.setting_types import MarkText, NamingConvention, ProxyAddresses, SizeLimit
+from tenantry.kit.setting_types import (
+    BadEnvFile,
+    MarkText,
+    NamingConvention,
+    ProxyAddresses,
+    SizeLimit,
+    read_env_file,
+)
 
 PREFIX = "TENANTRY_"
 # Variables of the test suite; processes that it starts inherit them.
@@ -372,7 +377,7 @@ def read_settings(**overrides: object) -> Settings:
 
 def _read_file() -> dict[str, str | None]:
     try:
-        return env_file.read(Path(ENV_FILE))
+        return read_env_file(Path(ENV_FILE))
     except BadEnvFile as error:
         raise BadSettings(str(error)) from error
 

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from tenantry.app import app_over
-from tenantry.schemas.mcp_clients import configurations
+from tenantry.schemas.credentials import configurations
 from tenantry.services import open_services, system_context
 from testkit.programs import environment_of, only_line, running
 from testkit.raw_sql import rows

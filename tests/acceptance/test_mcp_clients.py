@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenantry.app import app_over
-from tenantry.schemas.mcp_clients import configurations
+from tenantry.schemas.credentials import configurations
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from testkit.programs import free_port

@@ -1,6 +1,6 @@
 """GET /api/admin/migration-runs, one of them, its tenants; the map, and the health."""
 
-from tenantry.kit.recent_errors import ERRORS_KEPT_MAX
+from tenantry.kit.access_log import ERRORS_KEPT_MAX
 from tenantry.tenant.overview import POSTS_SHOWN_MAX
 from tests.acceptance.blogs import blog_of
 from tests.acceptance.shapes import (

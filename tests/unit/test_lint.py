@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from tenantry.migration.lint import FINDINGS_MAX, LINT_CHARS_MAX, findings_of
-from tenantry.migration.lint_rules import MESSAGES, ON_SQLITE
+from tenantry.migration.lint import FINDINGS_MAX, LINT_CHARS_MAX, MESSAGES, ON_SQLITE, findings_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "roll-out-a-migration.md"
 POSTGRES, SQLITE = "postgresql", "sqlite"

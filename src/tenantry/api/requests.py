@@ -28,7 +28,7 @@ from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_MAX
 from tenantry.kit.text import BadText
-from tenantry.schemas.reading import check_text, readable
+from tenantry.schemas.base import check_text, readable
 
 HEADERS_BYTES_MAX = 16_384
 QUERY_FIELDS_MAX = 50

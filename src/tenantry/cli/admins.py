@@ -9,7 +9,7 @@ from tenantry.catalog.admins import Admin, AdminNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.passwords import read_password
-from tenantry.schemas.admins import AdminList, AdminResponse
+from tenantry.schemas.users import AdminList, AdminResponse
 from tenantry.settings import Settings
 
 group = new_group("Manage the admins of the service.")

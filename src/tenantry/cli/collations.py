@@ -8,7 +8,7 @@ from tenantry.catalog import tenant_counts
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
-from tenantry.schemas.collations import CollationReportResponse
+from tenantry.schemas.backups import CollationReportResponse
 
 group = new_group("Rebuild indexes after an upgrade of the libraries that sort text.")
 

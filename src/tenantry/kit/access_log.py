@@ -6,7 +6,8 @@ a serving process formats and writes lines in batches, because each write is a s
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
@@ -21,6 +22,8 @@ HELD_LINES_MAX = 100
 LINES_AT_ONCE = 10
 
 _encoder = msgspec.json.Encoder()
+ERRORS_KEPT_MAX = 20
+SERVER_ERROR = 500
 
 
 class AccessEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,3 +95,19 @@ def _text(entry: AccessEntry) -> str:
     time = entry.at.astimezone(UTC).strftime("%H:%M:%S")
     why = f" {entry.error}" if entry.error else ""
     return f"{time} {entry.method:6} {entry.path} {entry.status} {entry.ms:.1f} ms{why}\n"
+
+
+class RecentErrors:
+    """Keeps the newest requests with a status of 500 and above, in memory."""
+
+    def __init__(self) -> None:
+        self._kept: deque[AccessEntry] = deque(maxlen=ERRORS_KEPT_MAX)
+
+    def note(self, entry: AccessEntry) -> None:
+        """Keep *entry* if its status is that of an error of the service."""
+        if entry.status >= SERVER_ERROR:
+            self._kept.appendleft(entry)
+
+    def newest(self) -> Sequence[AccessEntry]:
+        """Return them, the newest first."""
+        return list(self._kept)

@@ -7,9 +7,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Window
-from tenantry.schemas.base import AtLeastOne
+from tenantry.schemas.base import AtLeastOne, check_text, readable
 from tenantry.schemas.mcp import NULL
-from tenantry.schemas.reading import check_text, readable
 from tenantry.tenant.blog.content import PostStatus
 
 Page = Annotated[AtLeastOne, Meta(description="The page, from 1.")]

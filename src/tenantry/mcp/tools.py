@@ -32,9 +32,9 @@ from tenantry.mcp.arguments import (
 )
 from tenantry.mcp.call import Call, call_of
 from tenantry.mcp.json_schemas import schema_of
-from tenantry.schemas.assistants import WhoAmI
 from tenantry.schemas.base import Done, sent_members
 from tenantry.schemas.content import PostPage, PostResponse
+from tenantry.schemas.mcp import WhoAmI
 from tenantry.schemas.tenants import ModuleList
 from tenantry.schemas.users import TenantUserProfile
 from tenantry.tenant import entry, modules, profile, users

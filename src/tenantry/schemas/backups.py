@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
+from tenantry.backup.collations import CollationReport
 from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
 from tenantry.backup.targets import Stored
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
@@ -209,3 +210,18 @@ class VerifiedResponse(Schema, frozen=True):
     tables: int
     rows: int
     database_bytes: int
+
+
+class CollationReportResponse(Schema, frozen=True):
+    """How many databases and indexes were brought up to date, and which were not: the first 100."""
+
+    checked: int
+    refreshed: int
+    indexes: int
+    failed_count: int
+    failed: list[TenantFailure]
+
+    @classmethod
+    def of_report(cls, report: CollationReport) -> Self:
+        """Return the representation of *report*."""
+        return cls.of(report, failed=[TenantFailure(*one) for one in report.failed])

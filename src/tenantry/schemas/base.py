@@ -1,4 +1,4 @@
-"""The base classes of requests, responses, lists and pages."""
+"""The base classes of requests, responses, lists and pages, and messages about invalid requests."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -11,9 +11,11 @@ from msgspec import UNSET
 
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 from tenantry.kit.release import VERSION
+from tenantry.kit.text import BadText, shown
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+_AT = " - at `$"
 
 
 class Schema(msgspec.Struct, frozen=True, rename="camel"):
@@ -146,3 +148,32 @@ def sent_members(request: msgspec.Struct) -> dict[str, Any]:
     """Return the members of *request* that were sent, by their Python names."""
     members = ((name, getattr(request, name)) for name in request.__struct_fields__)
     return {name: value for name, value in members if value is not UNSET}
+
+
+def readable(error: msgspec.DecodeError) -> str:
+    """Return a message for an error of msgspec: the member, and the rule that it breaks.
+
+    msgspec repeats unknown names and invalid values of the request, so the message is shortened.
+    """
+    # msgspec writes the member last: "Expected `str`, got `int` - at `$.email`".
+    text = str(error)
+    rule, _, path = text.rpartition(_AT) if _AT in text else (text, "", "")
+    member = shown(path.rstrip("`").lstrip("."))
+    text = shown(rule.removesuffix("."))
+    return f"`{member}`: {text}." if member else f"{text}."
+
+
+def check_text(request: msgspec.Struct) -> None:
+    """Check that no text in *request* contains NUL, which PostgreSQL cannot store.
+
+    Raises:
+        BadText: A text contains NUL.
+    """
+    fields = zip(request.__struct_fields__, request.__struct_encode_fields__, strict=True)
+    for field, name in fields:
+        value = getattr(request, field)
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and "\0" in text:
+                raise BadText(f"`{name}` must not hold NUL characters.")
+            if isinstance(text, msgspec.Struct):
+                check_text(text)

@@ -1,11 +1,17 @@
-"""Messages of the Model Context Protocol: JSON-RPC 2.0, one in each request and response."""
+"""Messages of the Model Context Protocol: JSON-RPC 2.0, one in each request and response.
 
+And the description of an assistant's token.
+"""
+
+from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenantry.schemas.base import Schema
+from tenantry.schemas.users import TenantUserProfile
 
 METHOD_CHARS_MAX = 100
 ID_CHARS_MAX = 200
@@ -55,3 +61,18 @@ class McpAnswer(Schema, frozen=True):
     id: MessageId
     result: dict[str, Any] | UnsetType = UNSET
     error: McpError | UnsetType = UNSET
+
+
+class WhoAmI(Schema, frozen=True):
+    """The customer and the user of an McpToken, and its scopes.
+
+    `user` is null if the token is bound to no user, or has no scope to read the profile.
+    """
+
+    customer_id: UUID
+    customer_name: str
+    token_name: str
+    scopes: list[str]
+    modules: list[str]
+    expires_at: datetime
+    user: TenantUserProfile | None

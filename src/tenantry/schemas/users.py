@@ -1,11 +1,11 @@
-"""Logins, users and their profiles."""
+"""Logins, users and their profiles, and admins."""
 
 from datetime import datetime
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from tenantry.schemas.base import PageResponse, Schema
+from tenantry.schemas.base import ListResponse, PageResponse, Schema
 
 
 class LoginRequest(Schema, frozen=True):
@@ -70,5 +70,32 @@ class UpdateUserRequest(Schema, frozen=True):
 
     full_name: str | UnsetType = UNSET
     email: str | UnsetType = UNSET
+    is_active: bool | UnsetType = UNSET
+    password: str | UnsetType = UNSET
+
+
+class AdminResponse(Schema, frozen=True):
+    """An admin."""
+
+    id: UUID
+    email: str
+    is_active: bool
+    created_at: datetime
+
+
+class AdminList(ListResponse[AdminResponse], frozen=True):
+    """The admins."""
+
+
+class CreateAdminRequest(Schema, frozen=True):
+    """A new admin."""
+
+    email: str
+    password: str
+
+
+class UpdateAdminRequest(Schema, frozen=True):
+    """The changes of an admin; omitted members are not changed."""
+
     is_active: bool | UnsetType = UNSET
     password: str | UnsetType = UNSET

@@ -1,4 +1,7 @@
-"""What the database of a tenant holds, as the operator sees it: its size and its newest posts."""
+"""What the database of a tenant holds, as the operator sees it.
+
+Its size, its newest posts, and which revisions were applied to it.
+"""
 
 from datetime import datetime
 from uuid import UUID
@@ -8,11 +11,12 @@ import sqlalchemy as sa
 
 from tenantry.db.statements import Statement, columns_of
 from tenantry.db.types import sql_function
+from tenantry.migration.schema_state import BEGUN, log
 from tenantry.tenant.databases import TenantDatabase
 from tenantry.tenant.tables import blog_state, post
 
 POSTS_SHOWN_MAX = 10
-
+LOG_LINES_MAX = 200
 
 # SQLite writes to free pages first. PostgreSQL does not say how much of a table is free.
 _database_size = sql_function(
@@ -86,3 +90,31 @@ async def read_overview(database: TenantDatabase) -> Overview:
     assert counts is not None
     posts = await database.fetch_all(_NEWEST)
     return Overview(posts=posts, **msgspec.structs.asdict(counts))
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """A revision that a run has applied.
+
+    Attributes:
+        stream: `tenantry` or `user`.
+        run_id: The run; for a new tenant, its creation.
+    """
+
+    stream: str
+    revision: str
+    run_id: UUID
+    applied_at: datetime
+
+
+_ENTRIES = Statement(
+    sa.select(log.c.stream, log.c.revision, log.c.run_id, log.c.applied_at)
+    .where(log.c.stream != BEGUN)
+    .order_by(log.c.position.desc())
+    .limit(LOG_LINES_MAX),
+    LogEntry,
+)
+
+
+async def migration_log(database: TenantDatabase) -> list[LogEntry]:
+    """Return the last `LOG_LINES_MAX` revisions that were applied, the newest first."""
+    return await database.fetch_all(_ENTRIES)

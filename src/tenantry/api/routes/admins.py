@@ -7,13 +7,13 @@ from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, endpoint
 from tenantry.catalog import admins
-from tenantry.schemas.admins import (
+from tenantry.schemas.base import Nothing, sent_members
+from tenantry.schemas.users import (
     AdminList,
     AdminResponse,
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.schemas.base import Nothing, sent_members
 from tenantry.services import Services
 
 

@@ -29,8 +29,7 @@ from tenantry.schemas.tenants import (
     UpdateTenantRequest,
 )
 from tenantry.services import Services
-from tenantry.tenant import migrations
-from tenantry.tenant.overview import read_overview
+from tenantry.tenant.overview import migration_log, read_overview
 from tenantry.tenant.users import NewUser
 
 # More time than other requests have: to read the schema, before the first byte.
@@ -100,7 +99,7 @@ async def list_migrations(
         item = await runs.find_item(services.catalog, tenant.failing_run_id, tenant_id)
         failure = None if item is None else FailureResponse.of(item)
     try:
-        entries = await migrations.entries(await services.databases.open(tenant, writes=False))
+        entries = await migration_log(await services.databases.open(tenant, writes=False))
     except Unavailable:  # the failure says why, and is needed most in this case
         return TenantMigrationsResponse(None, failure)
     known = await runs.existing(services.catalog, [entry.run_id for entry in entries])
