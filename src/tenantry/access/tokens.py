@@ -61,7 +61,7 @@ class Claims(msgspec.Struct, frozen=True):
     tenant_id: UUID | None = msgspec.field(default=None, name="TenantId")
 
 
-class IssuedToken(msgspec.Struct, frozen=True):
+class IssuedToken(msgspec.Struct, frozen=True, rename="camel"):
     """A token, and when it expires."""
 
     token: str

@@ -37,7 +37,7 @@ PRUNED_MAX = 1000
 Changes = list[dict[str, object]]
 
 
-class AuditEntry(msgspec.Struct, frozen=True):
+class AuditEntry(msgspec.Struct, frozen=True, rename="camel"):
     """One entry.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from uuid import UUID
 
@@ -16,8 +15,7 @@ from tenantry.catalog.tenant_counts import RevisionCount
 from tenantry.migration.streams import Streams
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchemaStatus:
+class SchemaStatus(msgspec.Struct, frozen=True, rename="camel"):
     """Where the databases of the active tenants were last seen.
 
     Attributes:
@@ -39,7 +37,7 @@ class SchemaStatus:
     drifted: int
     suspended: int
     read_only: int
-    revisions: list["PlacedCount"]
+    revisions: Sequence["PlacedCount"]
 
 
 class Place(StrEnum):
@@ -50,8 +48,7 @@ class Place(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlacedCount:
+class PlacedCount(msgspec.Struct, frozen=True):
     """How many active tenants are at a revision."""
 
     revision: str | None

@@ -1,6 +1,5 @@
 """The audit log on the wire."""
 
-from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
@@ -67,21 +66,10 @@ class AuditChange(Schema, frozen=True):
     new: str | int | bool | UnsetType | None = UNSET
 
 
-class AuditEntryResponse(Schema, frozen=True):
+class AuditEntryResponse(AuditEntry, Schema, frozen=True):
     """Who did what, when, from where, and which values changed."""
 
-    id: UUID
-    at: datetime
-    last_at: datetime
-    count: int
-    actor: str
-    action: str
-    target: str
-    tenant_id: UUID | None
-    address: str
-    command: str | None
-    changes: list[AuditChange]
-    request_id: str
+    changes: list[AuditChange]  # type: ignore[assignment]
 
     @classmethod
     def of(cls, source: AuditEntry, **more: Any) -> Self:

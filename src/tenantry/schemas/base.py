@@ -19,7 +19,10 @@ _AT = " - at `$"
 
 
 class Schema(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of requests and responses: camelCase in JSON, snake_case in Python."""
+    """Base of requests and responses: camelCase in JSON, snake_case in Python.
+
+    A response that has all members of a type of an operation inherits them from it.
+    """
 
     @classmethod
     def of(cls, source: Any, **more: Any) -> Self:

@@ -1,12 +1,15 @@
 """Posts."""
 
-from datetime import datetime
-from uuid import UUID
-
 from msgspec import UNSET, UnsetType
 
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
-from tenantry.tenant.blog.content import PostStatus
+from tenantry.tenant.blog.content import (
+    Post,
+    PostStatus,
+    PostSummary,
+    PublicPost,
+    PublicPostSummary,
+)
 
 
 class PublishedPostPageRequest(PageRequest, frozen=True):
@@ -15,23 +18,12 @@ class PublishedPostPageRequest(PageRequest, frozen=True):
     tag: str | None = None
 
 
-class PublishedPostSummary(Schema, frozen=True):
+class PublishedPostSummary(PublicPostSummary, Schema, frozen=True):
     """A published post in a list."""
 
-    id: UUID
-    title: str
-    slug: str
-    excerpt: str
-    author_name: str
-    tags: list[str]
-    published_at: datetime
-    updated_at: datetime
 
-
-class PublishedPost(PublishedPostSummary, frozen=True):
+class PublishedPost(PublicPost, Schema, frozen=True):
     """A complete published post."""
-
-    content: str
 
 
 class PublishedPostPage(PageResponse[PublishedPostSummary], frozen=True):
@@ -46,24 +38,12 @@ class PostPageRequest(PageRequest, frozen=True):
     search: str | None = None
 
 
-class PostSummaryResponse(Schema, frozen=True):
+class PostSummaryResponse(PostSummary, Schema, frozen=True):
     """A post in a list, for editors; `publishedAt` is null for a draft."""
 
-    id: UUID
-    title: str
-    slug: str
-    excerpt: str
-    author_name: str
-    tags: list[str]
-    created_at: datetime
-    published_at: datetime | None
-    updated_at: datetime
 
-
-class PostResponse(PostSummaryResponse, frozen=True):
+class PostResponse(Post, Schema, frozen=True):
     """A complete post, for editors; `publishedAt` is null for a draft."""
-
-    content: str
 
 
 class PostPage(PageResponse[PostSummaryResponse], frozen=True):

@@ -6,21 +6,17 @@ from uuid import UUID
 
 from msgspec import field
 
+from tenantry.db.schema_listing import Difference
 from tenantry.fleet.drift import DriftReport
 from tenantry.schemas.backups import TenantFailure
 from tenantry.schemas.base import PageResponse, Schema
 
 
-class DifferenceResponse(Schema, frozen=True):
+class DifferenceResponse(Difference, Schema, frozen=True):
     """An object of the schema: what the revision defines, and what the database has.
 
     ``expected`` is null if there should be none, and ``found`` if there is none.
     """
-
-    kind: str
-    name: str
-    expected: str | None
-    found: str | None
 
 
 class DriftedTenantResponse(Schema, frozen=True):

@@ -11,11 +11,11 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType, field
 
-from tenantry.catalog.activity import Activity
+from tenantry.catalog.activity import Activity, AwayServer
 from tenantry.catalog.runs import MigrationRun, RunState, RunTenant
 from tenantry.fleet.pending_sql import RunsAs
 from tenantry.fleet.run_options import RunOptions
-from tenantry.fleet.status import Place
+from tenantry.fleet.status import PlacedCount, SchemaStatus
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema, sent_members
 
 
@@ -114,11 +114,8 @@ class MigrationRunDetailResponse(Schema, frozen=True):
     finished_at: datetime | None
 
 
-class WaitingForResponse(Schema, frozen=True):
+class WaitingForResponse(AwayServer, Schema, frozen=True):
     """A tenant server that does not answer, and since when; its tenants wait."""
-
-    server: str
-    since: datetime
 
 
 class MigrationRunStateResponse(Schema, frozen=True):
@@ -252,36 +249,21 @@ class FailureCauseList(ListResponse[FailureCauseResponse], frozen=True):
     """Why customers failed in a run, the commonest cause first."""
 
 
-class RevisionCountResponse(Schema, frozen=True):
+class RevisionCountResponse(PlacedCount, Schema, frozen=True):
     """How many customers were last seen at a revision; null: never seen.
 
     ``failing`` of them failed in the latest attempt to migrate them. Of the others, the schema of
     ``drifted`` differs from that of the revision.
     """
 
-    revision: str | None
-    place: Place
-    count: int
-    failing: int
-    drifted: int
 
-
-class SchemaStatusResponse(Schema, frozen=True):
+class SchemaStatusResponse(SchemaStatus, Schema, frozen=True):
     """Where the databases of the active customers were last seen.
 
     ``failing`` and ``drifted`` customers are also counted where they were last seen. Migration
     runs leave out ``suspended`` and ``readOnly`` ones, which are not in ``total``.
     """
 
-    head: str
-    total: int
-    up_to_date: int
-    behind: int
-    unknown: int
-    failing: int
-    drifted: int
-    suspended: int
-    read_only: int
     revisions: list[RevisionCountResponse]
 
 

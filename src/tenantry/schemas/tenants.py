@@ -19,6 +19,7 @@ from tenantry.kit.sizes import SIZE_BYTES_MAX
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.users import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
+from tenantry.tenant.overview import NewPost
 
 RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]
 """Of each credential of a tenant; 0 for the limit of the settings."""
@@ -137,14 +138,8 @@ class TenantMigrationsResponse(Schema, frozen=True):
     failure: FailureResponse | None
 
 
-class NewPostResponse(Schema, frozen=True):
+class NewPostResponse(NewPost, Schema, frozen=True):
     """One of the newest posts of a customer; ``publishedAt`` is null for a draft."""
-
-    id: UUID
-    title: str
-    author_name: str
-    created_at: datetime
-    published_at: datetime | None
 
 
 class ContentResponse(Schema, frozen=True):

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
+from tenantry.access.tokens import IssuedToken
 from tenantry.schemas.base import ListResponse, PageResponse, Schema
 
 
@@ -15,11 +16,8 @@ class LoginRequest(Schema, frozen=True):
     password: str
 
 
-class LoginResult(Schema, frozen=True):
+class LoginResult(IssuedToken, Schema, frozen=True):
     """A bearer token."""
-
-    token: str
-    expires_at: datetime
 
 
 class LogoutRequest(Schema, frozen=True):

@@ -27,7 +27,7 @@ _database_size = sql_function(
 )
 
 
-class NewPost(msgspec.Struct, frozen=True):
+class NewPost(msgspec.Struct, frozen=True, rename="camel"):
     """A post; `published_at` is None for a draft."""
 
     id: UUID

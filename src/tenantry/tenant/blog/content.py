@@ -25,7 +25,7 @@ class PostStatus(StrEnum):
     PUBLISHED = "published"
 
 
-class PublicPostSummary(msgspec.Struct, frozen=True):
+class PublicPostSummary(msgspec.Struct, frozen=True, rename="camel"):
     """A published post in a list."""
 
     id: UUID
@@ -44,7 +44,7 @@ class PublicPost(PublicPostSummary, frozen=True):
     content: str
 
 
-class PostSummary(msgspec.Struct, frozen=True):
+class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
     """A post in a list, for editors; `published_at` is None for a draft."""
 
     id: UUID
