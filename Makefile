@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-versions newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,18 @@ test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also am
 # The other ends of both ranges are in requirements-dev.lock: `test` runs them.
 test-versions: .versions/.lowest ## Run the tests of revisions with the lowest supported Alembic and SQLAlchemy
 	.versions/lowest/bin/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) $(OF_REVISIONS))
+
+# What the next `make lock` and the next upper bounds would bring. Each run installs it again.
+newest: $(UV) ## Run the quick tests with the newest release of everything, also above our upper bounds; T= chooses
+	@mkdir -p .versions/unbound
+	sed 's/,<=\{0,1\}[0-9.]*"/"/' pyproject.toml > .versions/unbound/pyproject.toml
+	$(UV) venv --quiet --clear --python $(PYTHON) .versions/newest
+	$(UV) pip install --quiet --python .versions/newest/bin/python --upgrade \
+		-r .versions/unbound/pyproject.toml --group .versions/unbound/pyproject.toml:dev
+	$(UV) pip install --quiet --python .versions/newest/bin/python --no-deps --no-build-isolation --editable .
+	@$(UV) pip freeze --quiet --exclude-editable --python .versions/newest/bin/python | while read -r one; do \
+		grep -qiF "$$one " requirements-dev.lock || echo "newer than what is locked: $$one"; done
+	.versions/newest/bin/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
 
 # The small version of `torture` is among them.
 test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inputs
