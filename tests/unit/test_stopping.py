@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,27 @@ class TestStop:
                     await running
             assert received == [b""]
             near.getpeername()  # the socket itself is open: only its owner closes it
+
+    def test_resets_a_connection_whose_server_waits_to_send(self):
+        """Otherwise a process of PostgreSQL, and its snapshot, would stay for a minute."""
+        stop = Stop()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            near = socket.create_connection(server.getsockname())
+            far, _ = server.accept()
+        with far:
+            far.settimeout(0.3)
+            with contextlib.suppress(TimeoutError):
+                while far.send(bytes(65_536)):
+                    pass
+            with stop.disconnecting(near.fileno()):
+                stop.set()
+                while near.recv(16_384):  # as libpq does before it closes the connection
+                    pass
+            near.close()
+
+            poll = select.poll()
+            poll.register(far, 0)  # its end alone
+            assert poll.poll(5_000)
 
     def test_begins_nothing_after_it_was_set(self):
         stop = Stop()

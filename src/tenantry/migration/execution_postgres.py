@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +12,7 @@ from tenantry.db import session_settings
 from tenantry.db.outage_errors import ConnectTimeout
 from tenantry.db.postgres_connector import PostgresConnector, closing
 from tenantry.kit.errors import Unavailable
+from tenantry.kit.stopping import shut_down
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
 from tenantry.migration.statements import AutocommitRevision, Statement, Step, is_recorded
@@ -150,11 +149,8 @@ class PostgresExecution(Execution):
         with contextlib.suppress(Exception):
             live.cancel(raw)
         # The thread may be computing and never return: the server must not wait for it.
-        with (
-            contextlib.suppress(Exception),
-            socket.socket(fileno=os.dup(raw.fileno())) as cut,
-        ):
-            cut.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(Exception):
+            shut_down(raw.fileno())
 
     def _connect(self) -> Any:
         if self._raw is None:
