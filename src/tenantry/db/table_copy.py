@@ -5,25 +5,20 @@ transaction, which is committed after the comparison. Rows are read one by one, 
 be large. These functions block: call them in a thread.
 """
 
-import contextlib
-import math
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
-import sqlalchemy as sa
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
-from sqlalchemy.pool import NullPool
 
 from tenantry.db import sqlite
 from tenantry.db.checksums import encode_row, row_hash
 from tenantry.db.row_values import Kind, decode_text
 from tenantry.db.session_settings import COPY_IN_TRANSACTION
-from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.table_plan import (
     NotCarried,
     PlannedTable,
@@ -32,13 +27,11 @@ from tenantry.db.table_plan import (
     full_text_indexes,
     plan_tables,
 )
-from tenantry.db.urls import sqlite_path
-from tenantry.kit import postgres_urls
+from tenantry.db.table_reading import OpenedDatabase, opened
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import Stop
 
 COUNTED_ROWS = 500
-LOCK_SECONDS = 30.0
 # Errors of rows, and not of a connection.
 _OF_ROWS = (
     psycopg.DataError,
@@ -50,21 +43,6 @@ _OF_ROWS = (
 
 class RowsDiffer(Conflict):
     """The rows of the copy are not those of the original; the message names the table."""
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One of the two databases.
-
-    Attributes:
-        connection: Reads its schema.
-        raw: The connection of the driver.
-        is_file: Whether it is SQLite.
-    """
-
-    connection: sa.Connection
-    raw: Any
-    is_file: bool
 
 
 @dataclass
@@ -137,19 +115,16 @@ def copy_rows(
 @contextmanager
 def _both(
     source: str, target: str, connect_seconds: float, stop: Stop
-) -> Iterator[tuple[_Side, _Side]]:
-    try:
-        with (
-            _opened(source, connect_seconds, stop, is_read_only=True) as here,
-            _opened(target, connect_seconds, stop, is_read_only=False) as there,
-        ):
+) -> Iterator[tuple[OpenedDatabase, OpenedDatabase]]:
+    open_one = partial(opened, connect_seconds=connect_seconds, text_factory=decode_text)
+    with open_one(source, stop) as here, open_one(target, stop, is_read_only=False) as there:
+        try:
             yield here, there
-    except _OF_ROWS as error:
-        raise NotCarried(
-            f"The data cannot be carried over: a row cannot be read or written ({_kind(error)})."
-        ) from error
-    except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
-        raise DatabaseUnavailable from error
+        except _OF_ROWS as error:
+            raise NotCarried(
+                "The data cannot be carried over: a row cannot be read or written "
+                f"({_kind(error)})."
+            ) from error
 
 
 @contextmanager
@@ -172,38 +147,8 @@ def _kind(error: Exception) -> str:
     return str(getattr(error, "sqlite_errorname", type(error).__name__))
 
 
-@contextmanager
-def _opened(url: str, connect_seconds: float, stop: Stop, *, is_read_only: bool) -> Iterator[_Side]:
-    path = sqlite_path(url)
-    with contextlib.ExitStack() as stack:
-        if path is None:
-            address = make_conninfo("", **postgres_urls.parse(url).for_libpq())
-            raw: Any = psycopg.connect(address, connect_timeout=math.ceil(connect_seconds))
-            stack.enter_context(contextlib.closing(raw))
-            stack.enter_context(stop.disconnecting(raw.fileno()))
-            raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            raw.read_only = is_read_only
-            begin = COPY_IN_TRANSACTION
-        else:
-            uri = sqlite.file_uri(path, "mode=ro" if is_read_only else "mode=rw")
-            raw = sqlite3.connect(
-                uri, uri=True, isolation_level=None, timeout=LOCK_SECONDS, check_same_thread=False
-            )
-            stack.enter_context(contextlib.closing(raw))
-            raw.text_factory = decode_text
-            begin = "BEGIN" if is_read_only else "BEGIN IMMEDIATE"
-        address = "postgresql+psycopg://" if path is None else "sqlite://"
-        engine = sa.create_engine(
-            address, creator=lambda: raw, poolclass=NullPool, pool_reset_on_return=None
-        )
-        # The first connection of an engine ends a transaction, so ours begins afterwards.
-        connection = engine.connect()
-        raw.execute(begin)
-        yield _Side(connection, raw, is_file=path is not None)
-
-
 def _copy_table(
-    here: _Side,
+    here: OpenedDatabase,
     row_kind: Row,
     *,
     insert: Callable[[PlannedTable, Iterator[tuple[Any, ...]]], None],
@@ -231,19 +176,20 @@ def _copy_table(
     return found
 
 
-def _place(side: _Side, row_kind: Row, number: int) -> str:
+def _place(side: OpenedDatabase, row_kind: Row, number: int) -> str:
     """Return where the row *number* of a SQLite table is, without a value of it."""
     if not side.is_file:
         return ""
     # With the same columns, the rows are read in the same order.
-    query = f"{_select(row_kind.table, ', _rowid_')} LIMIT 1 OFFSET ?"
+    columns = ", ".join(map(sqlite.quoted, row_kind.table.columns))
+    query = f"SELECT {columns}, _rowid_ FROM {sqlite.quoted(row_kind.table.name)} LIMIT 1 OFFSET ?"  # noqa: S608
     try:
         return f" It is the row with the rowid {side.raw.execute(query, (number,)).fetchone()[-1]}."
     except sqlite3.OperationalError:  # WITHOUT ROWID
         return f" It is the row {number + 1:,} of the table."
 
 
-def _sum_of(there: _Side, row_kind: Row, stop: Stop) -> _Sum:
+def _sum_of(there: OpenedDatabase, row_kind: Row, stop: Stop) -> _Sum:
     found = _Sum()
     for row in _rows(there, row_kind.table):
         if not found.count % COUNTED_ROWS:
@@ -252,28 +198,14 @@ def _sum_of(there: _Side, row_kind: Row, stop: Stop) -> _Sum:
     return found
 
 
-def _rows(side: _Side, table: PlannedTable) -> Iterator[Any]:
-    if side.is_file:
-        yield from side.raw.execute(_select(table))
-        return
-    query = sql.SQL("SELECT {} FROM {}").format(
-        sql.SQL(", ").join(
-            sql.SQL("{}::text" if kind.kind is Kind.JSON else "{}").format(sql.Identifier(name))
-            for name, kind in zip(table.columns, table.kinds, strict=True)
-        ),
-        sql.Identifier(table.name),
-    )
-    with side.raw.cursor() as cursor:
-        yield from cursor.stream(query)
-
-
-def _select(table: PlannedTable, more: str = "") -> str:
-    columns = ", ".join(map(sqlite.quoted, table.columns))
-    return f"SELECT {columns}{more} FROM {sqlite.quoted(table.name)}"  # noqa: S608 - quoted
+def _rows(side: OpenedDatabase, table: PlannedTable) -> Iterator[Any]:
+    kinds = zip(table.columns, table.kinds, strict=True)
+    of_json = [] if side.is_file else [name for name, kind in kinds if kind.kind is Kind.JSON]
+    return side.rows(table.name, table.columns, as_text=of_json)
 
 
 @contextmanager
-def _fill_file(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[..., None]]:
+def _fill_file(side: OpenedDatabase, tables: list[PlannedTable]) -> Iterator[Callable[..., None]]:
     raw = side.raw
     triggers = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
@@ -300,7 +232,7 @@ def _fill_file(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[...
 
 
 @contextmanager
-def _fill_server(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[..., None]]:
+def _fill_server(side: OpenedDatabase, tables: list[PlannedTable]) -> Iterator[Callable[..., None]]:
     raw = side.raw
     names = [sql.Identifier(table.name) for table in tables]
     raw.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
@@ -325,7 +257,7 @@ def _fill_server(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[.
     raw.commit()
 
 
-def _last_numbers(side: _Side, tables: list[PlannedTable]) -> dict[str, int]:
+def _last_numbers(side: OpenedDatabase, tables: list[PlannedTable]) -> dict[str, int]:
     """Return the last number that each table has given to a row, which may be deleted."""
     if side.is_file:
         if not side.raw.execute(
@@ -343,7 +275,9 @@ def _last_numbers(side: _Side, tables: list[PlannedTable]) -> dict[str, int]:
     return found
 
 
-def _set_last_numbers(side: _Side, tables: list[PlannedTable], numbers: Mapping[str, int]) -> None:
+def _set_last_numbers(
+    side: OpenedDatabase, tables: list[PlannedTable], numbers: Mapping[str, int]
+) -> None:
     if side.is_file:
         names = {table.name for table in tables}
         for name, number in numbers.items():
@@ -362,14 +296,16 @@ def _set_last_numbers(side: _Side, tables: list[PlannedTable], numbers: Mapping[
             side.raw.execute("SELECT setval(%s::regclass, %s)", (sequence, number))
 
 
-def _has_autoincrement(side: _Side, table: str) -> bool:
+def _has_autoincrement(side: OpenedDatabase, table: str) -> bool:
     (text,) = side.raw.execute(
         "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
     ).fetchone()
     return "AUTOINCREMENT" in text.upper()
 
 
-def _sequences(side: _Side, tables: list[PlannedTable]) -> Iterator[tuple[PlannedTable, str, str]]:
+def _sequences(
+    side: OpenedDatabase, tables: list[PlannedTable]
+) -> Iterator[tuple[PlannedTable, str, str]]:
     """Yield the columns with a sequence, and its name, quoted."""
     for table in tables:
         for column, kind in zip(table.columns, table.kinds, strict=True):

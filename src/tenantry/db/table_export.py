@@ -5,11 +5,10 @@ the database returns, without types of SQLAlchemy: a SQLite file may hold any va
 In memory are one row, its encoded form, and `BYTES_AT_ONCE`.
 """
 
-import math
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -17,16 +16,10 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
-from psycopg.conninfo import make_conninfo
 from psycopg.types import datetime as times
-from sqlalchemy.pool import NullPool
 
-from tenantry.db import sqlite
 from tenantry.db.row_formats import RowFormat, encoder_of, head_of
-from tenantry.db.session_settings import COPY_IN_TRANSACTION
-from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.urls import sqlite_path
-from tenantry.kit import postgres_urls
+from tenantry.db.table_reading import OpenedDatabase, opened
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import Stop
 from tenantry.kit.zip_stream import OpenNew
@@ -35,8 +28,6 @@ BYTES_AT_ONCE = 65_536
 """Encoded rows are written when they have this many bytes."""
 # A value that a driver cannot read, or that JSON cannot hold.
 _INVALID = (psycopg.DataError, sqlite3.DataError, UnicodeError, OverflowError, RecursionError)
-# Without row security, a policy that hides rows is an error. Without time limits, because a table
-# is read at the speed of the client.
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 _INTERNAL = re.compile(r"pg_.*|information_schema")
 
@@ -117,8 +108,8 @@ def export_tables(
         DatabaseUnavailable: The database cannot be read.
     """
     exported: list[ExportedTable] = []
-    with _snapshot(url, connect_seconds) as connection:
-        inspector = sa.inspect(connection)
+    with opened(url, stop, connect_seconds=connect_seconds, loaders=_TIMES) as database:
+        inspector = sa.inspect(database.connection)
         for schema, name in sorted(_tables(inspector), key=lambda one: (one[0] or "", one[1])):
             omitted = left_out(name)
             if omitted is None:
@@ -128,7 +119,7 @@ def export_tables(
             file = f"{len(exported) + 1:04}-{stem}.{row_format}"
             table = _described(inspector, schema, name, omitted, file=file)
             try:
-                rows = _write_rows(connection, table, open_new, row_format, stop)
+                rows = _write_rows(database, table, open_new, row_format, stop)
             except psycopg.errors.InsufficientPrivilege as error:
                 raise NotExportable(
                     f"The table {name} cannot be read: a privilege is missing, or a policy of "
@@ -136,51 +127,6 @@ def export_tables(
                 ) from error
             exported.append(msgspec.structs.replace(table, rows=rows))
     return exported
-
-
-@contextmanager
-def _snapshot(url: str, connect_seconds: float) -> Iterator[sa.Connection]:
-    """Open a transaction that reads one state of the database and cannot write."""
-    path = sqlite_path(url)
-    if path is None:
-        engine = sa.create_engine(
-            "postgresql+psycopg://",
-            creator=lambda: _connected(url, connect_seconds),
-            poolclass=NullPool,
-            isolation_level="REPEATABLE READ",
-        )
-        options: Mapping[str, object] = {"postgresql_readonly": True}
-    else:
-        address = sqlite.file_uri(path, "mode=ro")
-        engine = sa.create_engine(
-            "sqlite://",
-            creator=lambda: _opened(address),
-            poolclass=NullPool,
-        )
-        options = {}
-    try:
-        with engine.connect().execution_options(**options) as connection:
-            connection.exec_driver_sql("BEGIN" if path else COPY_IN_TRANSACTION)
-            yield connection
-    except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
-        raise DatabaseUnavailable from error
-    finally:
-        engine.dispose()
-
-
-def _connected(url: str, connect_seconds: float) -> "psycopg.Connection[Any]":
-    address = make_conninfo("", **postgres_urls.parse(url).for_libpq())
-    connection = psycopg.connect(address, connect_timeout=math.ceil(connect_seconds))
-    for name, loader in _TIMES.items():
-        connection.adapters.register_loader(name, loader)
-    return connection
-
-
-def _opened(address: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(address, uri=True, isolation_level=None)
-    # The error of sqlite3 for invalid text is that of a broken database, and contains the text.
-    connection.text_factory = bytes.decode
-    return connection
 
 
 def _tables(inspector: sa.Inspector) -> Iterator[tuple[str | None, str]]:
@@ -227,24 +173,19 @@ def _type_name(type_: sa.types.TypeEngine[Any], dialect: sa.Dialect) -> str:
 
 
 def _write_rows(
-    connection: sa.Connection,
+    database: OpenedDatabase,
     table: ExportedTable,
     open_new: OpenNew,
     row_format: RowFormat,
     stop: Stop,
 ) -> int:
-    quote = connection.dialect.identifier_preparer.quote
     names = [column.name for column in table.columns if not column.is_left_out]
-    # ONLY: each row of a partitioned table is in the table that stores it, and in no other file.
-    source = (
-        quote(table.name)
-        if table.schema is None
-        else f"ONLY {quote(table.schema)}.{quote(table.name)}"
-    )
-    query = f"SELECT {', '.join(map(quote, names))} FROM {source}"  # noqa: S608 - quoted names
     encode, count = encoder_of(row_format, names), 0
     buffer = bytearray(head_of(row_format, names))
-    with open_new(table.file) as file, closing(_one_by_one(connection, query)) as rows:
+    with (
+        open_new(table.file) as file,
+        closing(database.rows(table.name, names, schema=table.schema)) as rows,
+    ):
         try:
             for row in rows:
                 stop.check()
@@ -260,18 +201,6 @@ def _write_rows(
             ) from error
         file.write(buffer)
     return count
-
-
-def _one_by_one(connection: sa.Connection, query: str) -> Any:
-    """Return an iterator, to close, over rows that the driver reads when they are needed.
-
-    A batch has no bound in bytes: a value may have 1 GB.
-    """
-    raw: Any = connection.connection.driver_connection
-    if isinstance(raw, sqlite3.Connection):
-        return raw.execute(query)
-    # With parameters, psycopg reads %% as %.
-    return raw.cursor().stream(query, ())
 
 
 def _reason(error: Exception) -> str:
