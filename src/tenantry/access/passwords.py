@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from runpy import run_path
 
 from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 from argon2.low_level import ARGON2_VERSION
-from zxcvbn.frequency_lists import FREQUENCY_LISTS  # type: ignore[import-untyped]
 
 from tenantry.access.queue import FairQueue
 from tenantry.kit.errors import Invalid
@@ -97,7 +99,7 @@ class Passwords:
             raise BadPassword(f"`{name}` must be Unicode text.") from error
         if canonical(prepared) == canonical(email):
             raise BadPassword(f"`{name}` must not be the e-mail address.")
-        if prepared.lower() in _common():
+        if prepared.lower() in _COMMON:
             raise BadPassword(f"`{name}` is one of the most common passwords.")
 
     @contextmanager
@@ -204,9 +206,20 @@ def _is_sane(stored: str) -> bool:
     )
 
 
-@cache
-def _common() -> frozenset[str]:
-    return frozenset(FREQUENCY_LISTS["passwords"][:COMMON_PASSWORDS])
+def _read_common() -> frozenset[str]:
+    """Return the most common passwords, which one module of zxcvbn has.
+
+    Only that module is executed, and not kept: with its other lists, the package takes 10 MB.
+    """
+    package = find_spec("zxcvbn")
+    assert package is not None
+    assert package.origin is not None
+    path = Path(package.origin).with_name("frequency_lists.py")
+    lists: list[str] = run_path(str(path))["FREQUENCY_LISTS"]["passwords"]
+    return frozenset(lists[:COMMON_PASSWORDS])
+
+
+_COMMON = _read_common()
 
 
 def _lower_priority() -> None:
