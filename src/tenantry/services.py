@@ -11,14 +11,13 @@ from functools import partial
 
 import structlog
 
-from tenantry.access.identify import Identifier
+from tenantry.access.identify import Identifier, Usage
 from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords
 from tenantry.access.rate_limits import RateLimits
 from tenantry.access.sign_ins import SignIns
 from tenantry.access.signing import SigningKeys
 from tenantry.access.tokens import Tokens
-from tenantry.access.usage import Usage
 from tenantry.backup import jobs as backup_jobs
 from tenantry.backup.job_worker import JobWorker
 from tenantry.backup.jobs import Copying

@@ -4,7 +4,7 @@ Each credential is verified first (401). Then they are compared with each other 
 of access, and the tenant must be active (403). No tenant database is opened here.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Generic
 from uuid import UUID
 
@@ -12,13 +12,13 @@ import msgspec
 
 from tenantry.access.principal import AdminContext, Role
 from tenantry.access.tokens import Claims, Tokens
-from tenantry.access.usage import Usage
 from tenantry.catalog import admins, credentials, tenants
 from tenantry.catalog.admins import Admin
 from tenantry.catalog.credentials import ApiKey, Credential, McpToken
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import Tenant
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.kit.secrets import digest, is_well_formed
@@ -26,6 +26,9 @@ from tenantry.kit.secrets import digest, is_well_formed
 API_KEY_KIND = "tnk_"
 MCP_TOKEN_KIND = "tnm_"  # noqa: S105 - a prefix, not a secret
 _PREFIXES: dict[type, str] = {ApiKey: API_KEY_KIND, McpToken: MCP_TOKEN_KIND}
+# How often the last use of a credential is written, at most.
+WRITTEN_EVERY = timedelta(seconds=60)
+NOTED_MAX = 10_000
 
 
 class BadKey(Unauthenticated):
@@ -69,37 +72,22 @@ class Identity(msgspec.Struct, frozen=True):
 
     Attributes:
         tenant: The tenant that the credentials identify.
+        actor: The caller, as the audit log names them.
+        caller_id: The id that rate limits count: of the user, the unbound McpToken, or the API key.
+            An McpToken that is bound to a user counts as the user, who could issue many of them.
+        user_id: The user of the session, or the one that the McpToken is bound to; else None.
         claims: The claims of a user's bearer token, if the level of access requires one.
         mcp_token: The McpToken, if one was sent; `claims` and `api_key` are None then.
         api_key: The API key, if it identified the tenant.
     """
 
     tenant: Tenant
+    actor: str
+    caller_id: UUID
+    user_id: UUID | None = None
     claims: Claims | None = None
     mcp_token: McpToken | None = None
     api_key: ApiKey | None = None
-
-    @property
-    def actor(self) -> str:
-        """The caller, as the audit log names them."""
-        if self.mcp_token is not None:
-            return f"mcp-token:{self.mcp_token.id}"
-        if self.claims is not None:
-            return f"user:{self.claims.nameid}"
-        return f"tenant:{self.tenant.id}"
-
-    @property
-    def caller_id(self) -> UUID:
-        """The id that rate limits count: of the user, the unbound McpToken, or the API key.
-
-        An McpToken that is bound to a user counts as the user, who could issue many of them.
-        """
-        if self.mcp_token is not None:
-            return self.mcp_token.user_id or self.mcp_token.id
-        if self.claims is not None:
-            return self.claims.nameid
-        assert self.api_key is not None, "one credential has identified the tenant"
-        return self.api_key.id
 
     @property
     def is_by_key(self) -> bool:
@@ -115,6 +103,37 @@ class _CachedAdmin(msgspec.Struct, frozen=True):
 class _Cached(msgspec.Struct, Generic[Credential], frozen=True):
     credential: Credential
     tenant: Tenant
+
+
+class Usage:
+    """Records the last use of credentials: in memory first, and in the background.
+
+    It is written at most once in `WRITTEN_EVERY` for each of them, never as part of a request.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._written: dict[UUID, datetime] = {}
+        self._noted: dict[UUID, tuple[ApiKey | McpToken, datetime]] = {}
+
+    def note(self, used: ApiKey | McpToken, now: datetime) -> None:
+        """Record the use of a credential, in memory."""
+        written = self._written.get(used.id)
+        if written is not None and now - written < WRITTEN_EVERY:
+            return
+        if len(self._written) >= NOTED_MAX:
+            self._written.clear()
+        self._written[used.id] = now
+        self._noted[used.id] = used, now
+
+    async def write(self) -> None:
+        """Write the recorded times. If the catalog is unavailable, they are dropped."""
+        noted, self._noted = self._noted, {}
+        try:
+            for used, used_at in noted.values():
+                await credentials.note_use(self._catalog, used, used_at)
+        except DatabaseUnavailable:
+            self._written.clear()
 
 
 class Identifier:
@@ -159,16 +178,6 @@ class Identifier:
             generation=claims.generation,
         )
 
-    async def key(self, ctx: OperationContext, presented: Credentials) -> Identity:
-        """Return the tenant of an API key.
-
-        Raises:
-            BadKey: It is missing or invalid.
-            TenantInactive: The tenant is suspended.
-        """
-        found = await self._require_key(presented.api_key, ctx.now)
-        return _active(Identity(found.tenant, api_key=found.credential))
-
     async def public(self, ctx: OperationContext, presented: Credentials) -> Identity:
         """Return the tenant of the McpToken if there is one, else of the API key.
 
@@ -177,8 +186,12 @@ class Identifier:
             OtherTenant, TenantInactive: The credentials are valid and do not suffice.
         """
         if presented.mcp_token is not None:
-            return _active(await self._by_mcp_token(ctx, presented))
-        return await self.key(ctx, presented)
+            return await self._by_mcp_token(ctx, presented)
+        found = await self._require_key(presented.api_key, ctx.now)
+        if not found.tenant.is_active:
+            raise TenantInactive
+        key = found.credential
+        return Identity(found.tenant, f"tenant:{found.tenant.id}", key.id, api_key=key)
 
     async def tenant(self, ctx: OperationContext, presented: Credentials) -> Identity:
         """Return the tenant of the McpToken if there is one, else of the key and bearer token.
@@ -188,7 +201,7 @@ class Identifier:
             WrongRole, OtherTenant, TenantInactive: The credentials are valid and do not suffice.
         """
         if presented.mcp_token is not None:
-            return _active(await self._by_mcp_token(ctx, presented))
+            return await self._by_mcp_token(ctx, presented)
         found = await self._require_key(presented.api_key, ctx.now)
         claims = await self._tokens.verify(presented.authorization, now=ctx.now)
         if claims.role is not Role.TENANT_USER:
@@ -196,7 +209,17 @@ class Identifier:
         # A token without a tenant matches no tenant: None is never a tenant's id.
         if claims.tenant_id != found.tenant.id:
             raise OtherTenant
-        return _active(Identity(found.tenant, claims, api_key=found.credential))
+        if not found.tenant.is_active:
+            raise TenantInactive
+        user_id = claims.nameid
+        return Identity(
+            found.tenant,
+            f"user:{user_id}",
+            user_id,
+            user_id,
+            claims=claims,
+            api_key=found.credential,
+        )
 
     async def assistant(self, ctx: OperationContext, presented: Credentials) -> Identity:
         """Return the tenant of an McpToken, sent in its own header or as a bearer token.
@@ -207,7 +230,7 @@ class Identifier:
         """
         token = presented.mcp_token or _bearer(presented.authorization)
         with_token = Credentials(api_key=presented.api_key, mcp_token=token)
-        return _active(await self._by_mcp_token(ctx, with_token))
+        return await self._by_mcp_token(ctx, with_token)
 
     async def _require_key(self, presented: str | None, now: datetime) -> _Cached[ApiKey]:
         found = await self._find(ApiKey, presented, now)
@@ -224,8 +247,12 @@ class Identifier:
         key = await self._find(ApiKey, presented.api_key, ctx.now)
         if key is not None and key.tenant.id != found.tenant.id:
             raise OtherTenant
-        self._usage.note(found.credential, ctx.now)
-        return Identity(found.tenant, mcp_token=found.credential)
+        token = found.credential
+        self._usage.note(token, ctx.now)
+        if not found.tenant.is_active:
+            raise TenantInactive
+        caller_id, actor = token.user_id or token.id, f"mcp-token:{token.id}"
+        return Identity(found.tenant, actor, caller_id, token.user_id, mcp_token=token)
 
     async def _find(
         self, kind: type[Credential], presented: str | None, now: datetime
@@ -248,12 +275,6 @@ class Identifier:
 def _bearer(authorization: str | None) -> str | None:
     scheme, _, token = (authorization or "").partition(" ")
     return token if scheme.lower() == "bearer" else None
-
-
-def _active(identity: Identity) -> Identity:
-    if not identity.tenant.is_active:
-        raise TenantInactive
-    return identity
 
 
 async def _read_admin(session: CatalogSession, admin_id: UUID) -> _CachedAdmin | None:

@@ -43,7 +43,7 @@ _ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
 
 OPEN = Level("Open", frozenset(), None)
 ADMIN = Level("Admin", frozenset({AUTHORIZATION}), Identifier.admin)
-TENANT_LOGIN = Level("Tenant login", frozenset({API_KEY}), Identifier.key)
+TENANT_LOGIN = Level("Tenant login", frozenset({API_KEY}), Identifier.public)
 PUBLIC = Level("Public", frozenset({API_KEY, MCP_TOKEN}), Identifier.public)
 TENANT = Level("Tenant", _ANY, Identifier.tenant)
 PERSON = Level("Tenant, a person", _ANY, Identifier.tenant, PersonContext, admits_deleted_user=True)

@@ -9,7 +9,7 @@ from tenantry.kit.errors import Forbidden
 from tenantry.schemas.mcp import NULL
 from tenantry.services import Services
 from tenantry.tenant import entry
-from tenantry.tenant.entry import Demand, TenantContext, acting_user
+from tenantry.tenant.entry import Demand, TenantContext
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Call:
     @property
     def is_for_person(self) -> bool:
         """Whether the token is bound to a user."""
-        return acting_user(self.ctx.identity) is not None
+        return self.ctx.identity.user_id is not None
 
 
 def call_of(request: ServerRequestContext[Any, Any]) -> Call:

@@ -85,7 +85,10 @@ class TenantDatabases:
         if writes:
             require_writable(tenant)
         database = self._opened.get(tenant.id)
-        if database is not None and self._places[tenant.id] != _place(tenant):
+        if database is not None and self._places[tenant.id] != (
+            tenant.server_name,
+            tenant.database_name,
+        ):
             # A restore has given the tenant another database. Added before the wait below, so that
             # a concurrent request finds it.
             stale, database = database, self._add(tenant)
@@ -120,12 +123,8 @@ class TenantDatabases:
     def _add(self, tenant: Tenant) -> TenantDatabase:
         database: TenantDatabase = self.server(tenant.server_name).open(tenant.database_name)
         self._opened[tenant.id] = database
-        self._places[tenant.id] = _place(tenant)
+        self._places[tenant.id] = tenant.server_name, tenant.database_name
         return database
-
-
-def _place(tenant: Tenant) -> tuple[str, str]:
-    return tenant.server_name, tenant.database_name
 
 
 def require_writable(tenant: Tenant) -> None:

@@ -63,16 +63,13 @@ class TenantContext(OperationContext, frozen=True, kw_only=True):
     """A caller who was admitted to a tenant. Only this module creates one.
 
     Attributes:
+        tenant: That of the identity.
         identity: The verified credentials.
     """
 
+    tenant: Tenant
     identity: Identity
     database: TenantDatabase
-
-    @property
-    def tenant(self) -> Tenant:
-        """The tenant."""
-        return self.identity.tenant
 
 
 class _UserContext(TenantContext, frozen=True, kw_only=True):
@@ -81,9 +78,8 @@ class _UserContext(TenantContext, frozen=True, kw_only=True):
     @property
     def user_id(self) -> UUID:
         """The user."""
-        user_id = acting_user(self.identity)
-        assert user_id is not None, "checked by `admit`"
-        return user_id
+        assert self.identity.user_id is not None, "checked by `admit`"
+        return self.identity.user_id
 
 
 class PersonContext(_UserContext, frozen=True, kw_only=True):
@@ -136,7 +132,7 @@ async def admit(
     """
     if requires_session and identity.claims is None:
         raise SignInRequired
-    if kind is not TenantContext and acting_user(identity) is None:
+    if kind is not TenantContext and identity.user_id is None:
         raise PersonRequired
     require(identity, demand)
     database = await databases.open(identity.tenant, writes=demand.writes)
@@ -144,13 +140,6 @@ async def admit(
         is_admitted = admits_deleted_user and identity.claims is not None
         await _confirm(identity, database, rejects_deleted=not is_admitted)
     return _context(kind, ctx, identity, database)
-
-
-def acting_user(identity: Identity) -> UUID | None:
-    """Return the user of the session, or the one that the McpToken is bound to; else None."""
-    if identity.claims is not None:
-        return identity.claims.nameid
-    return identity.mcp_token.user_id if identity.mcp_token is not None else None
 
 
 def require(identity: Identity, demand: Demand) -> None:
@@ -175,7 +164,7 @@ def claimant_of(ctx: TenantContext) -> Claimant:
     Raises:
         PersonRequired: The McpToken is bound to no user.
     """
-    if acting_user(ctx.identity) is None:
+    if ctx.identity.user_id is None:
         raise PersonRequired
     return _context(Claimant, ctx, ctx.identity, ctx.database)
 
@@ -194,11 +183,10 @@ async def confirm_claimant(claimant: Claimant) -> None:
 
 
 async def _confirm(identity: Identity, database: TenantDatabase, *, rejects_deleted: bool) -> None:
-    user_id = acting_user(identity)
-    if user_id is None:
+    if identity.user_id is None:
         return
     jti = None if identity.claims is None else identity.claims.jti
-    user = await users.find_in_session(database, user_id, jti)
+    user = await users.find_in_session(database, identity.user_id, jti)
     if user is not None:
         _check_session(user, identity)
     elif rejects_deleted:
@@ -213,6 +201,7 @@ def _context(
         now=ctx.now,
         actor=identity.actor,
         address=ctx.address,
+        tenant=identity.tenant,
         identity=identity,
         database=database,
     )

@@ -23,7 +23,7 @@ from tenantry.tenant.blog.drafts import NOTHING, Draft, revised
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession
-from tenantry.tenant.entry import TenantContext, acting_user
+from tenantry.tenant.entry import TenantContext
 from tenantry.tenant.tables import post
 
 
@@ -268,6 +268,6 @@ def _changes(before: Post | None, after: Post | None) -> audit_log.Changes:
 
 
 async def _author(ctx: TenantContext, session: TenantSession) -> Author:
-    user_id = acting_user(ctx.identity)
+    user_id = ctx.identity.user_id
     user = None if user_id is None else await users.find(session, user_id)
     return Author() if user is None else Author(user.id, user.full_name)
