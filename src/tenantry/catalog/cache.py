@@ -64,7 +64,8 @@ class CatalogCache:
 
     def find(self, key: Hashable) -> Any | None:
         """Return the value of *key* if it is cached and the cache is fresh."""
-        return self._values.get(key) if self.is_fresh else None
+        is_fresh = monotonic_seconds() - self._checked_at < self._pace.fresh_seconds
+        return self._values.get(key) if is_fresh else None
 
     async def get(
         self, key: Hashable, read: Callable[[CatalogSession], Awaitable[Value | None]]

@@ -246,6 +246,9 @@ def new_entry(
     changes: Sequence[Mapping[str, object]] = (),
 ) -> AuditEntry:
     """Return an entry for an action that *ctx* performs now."""
+    address = ctx.address[:ADDRESS_CHARS_MAX]
+    if not address.isprintable():  # a proxy may forward any text as an address
+        address = "".join(one if one.isprintable() else "?" for one in address)
     return AuditEntry(
         id=new_id_at(ctx.now),
         at=ctx.now,
@@ -255,9 +258,9 @@ def new_entry(
         action=action,
         target=target[:TARGET_CHARS_MAX],
         tenant_id=tenant_id,
-        address=_printable(ctx.address),
+        address=address,
         command=ctx.command,
-        changes=[dict(change) for change in changes],
+        changes=list(map(dict, changes)),
         request_id=ctx.request_id,
     )
 
@@ -278,14 +281,6 @@ def changes_between(before: object, after: object, *names: str) -> Changes:
 def named_change(name: str) -> Changes:
     """Return the change of a field without its values: a secret, or a text that is too long."""
     return [{"field": _wire_name(name)}]
-
-
-def _printable(address: str) -> str:
-    """Return an address that can be stored: a proxy may forward any text as an address."""
-    address = address[:ADDRESS_CHARS_MAX]
-    if address.isprintable():
-        return address
-    return "".join(one if one.isprintable() else "?" for one in address)
 
 
 def _wire_name(name: str) -> str:

@@ -79,8 +79,7 @@ class PostgresConnection(Connection):
         compiled = statement.postgresql
         fetching = self._fetch(compiled.sql, compiled.arguments(values))
         records = await self._within_deadline(fetching, statement.conflicts)
-        row, fields = statement.row, compiled.fields
-        return [] if row is None else [row(*fields(record)) for record in records]
+        return compiled.rows(statement.row, records)
 
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]

@@ -84,8 +84,7 @@ class SqliteConnection(Connection):
             first_arguments = first.arguments(values)
             work = partial(self._run_both, first.sql, first_arguments, compiled.sql, arguments)
         found = await self._in_thread(work, statement.conflicts)
-        row, fields = statement.row, compiled.fields
-        return [] if row is None else [row(*fields(one)) for one in found]
+        return compiled.rows(statement.row, found)
 
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]

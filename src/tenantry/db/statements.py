@@ -56,14 +56,17 @@ class Compiled:
             for name, convert in self._parameters
         ]
 
-    def fields(self, row: Sequence[Any]) -> Sequence[Any]:
-        """Return a row of the driver with its values converted to Python."""
-        if not self._conversions:
-            return row
-        fields = list(row)
-        for position, convert in self._conversions:
-            fields[position] = convert(fields[position])
-        return fields
+    def rows(self, row: type[Row] | None, found: Sequence[Sequence[Any]]) -> list[Row]:
+        """Return the rows that the driver has *found*, with their values converted to Python."""
+        rows: list[Row] = []
+        if row is None:
+            return rows
+        for one in found:
+            fields = list(one)
+            for position, convert in self._conversions:
+                fields[position] = convert(fields[position])
+            rows.append(row(*fields))
+        return rows
 
 
 class Statement(Generic[Row]):

@@ -67,6 +67,8 @@ def checked_label(name: str, text: str, *, chars_max: int) -> str:
         BadText: It is no valid line, or contains a character without a visible form.
     """
     checked_line(name, text, chars_max=chars_max)
+    if text.isascii():
+        return text  # a line has no control characters, and all others have a form
     for at, char in enumerate(text):
         if is_visible(char) or (char in JOINERS and _joins(text, at)):
             continue
@@ -124,8 +126,8 @@ def canonical(text: str) -> str:
     SQL's ``lower()`` differs between the engines, so it is not used. A text of more than
     `CANONICAL_CHARS_MAX` characters is not normalized: no stored text is that long.
     """
-    if len(text) > CANONICAL_CHARS_MAX:
-        return text.lower()
+    if text.isascii() or len(text) > CANONICAL_CHARS_MAX:
+        return text.lower()  # ASCII is in NFC
     return normal_lower(text)
 
 
