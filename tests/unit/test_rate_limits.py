@@ -71,11 +71,11 @@ class TestRateLimits:
         limits = RateLimits(1, clock)
         tenant = new_id()
 
-        left = [limits.take_shared(tenant, "users", 3).remaining for _ in range(4)]
+        left = [limits.take("users", tenant_id=tenant, per_minute=3).remaining for _ in range(4)]
 
         assert left == [2, 1, 0, -1]
-        assert limits.take_shared(tenant, "keys", 3).remaining == 2
-        assert limits.take_shared(new_id(), "users", 3).remaining == 2
+        assert limits.take("keys", tenant_id=tenant, per_minute=3).remaining == 2
+        assert limits.take("users", tenant_id=new_id(), per_minute=3).remaining == 2
         assert limits.take(tenant).remaining == 0
 
     def test_remember_a_bounded_number(self, clock: Clock):

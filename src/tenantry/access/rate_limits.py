@@ -60,24 +60,21 @@ class RateLimits:
         # UUIDs are stored as integers, because UUID.__hash__ is slow Python code.
         self._empty_at: OrderedDict[object, float] = OrderedDict()
 
-    def take(self, caller: UUID | str, *, tenant_id: UUID | None = None) -> Quota:
+    def take(
+        self, caller: UUID | str, *, tenant_id: UUID | None = None, per_minute: int | None = None
+    ) -> Quota:
         """Count one request of *caller*, unless it is over the limit; return the quota then.
 
-        The caller is the id of a key, a user or an McpToken of the tenant, or an admin's e-mail
-        address. The users of a clone have the ids of those of its original.
+        Args:
+            caller: The id of a key, a user or an McpToken of the tenant, or an admin's e-mail
+                address; with *per_minute*, the kind of the credentials that share the limit.
+            tenant_id: The users of a clone have the ids of those of its original.
+            per_minute: The limit of a tenant that has one of its own.
         """
-        tenant = None if tenant_id is None else tenant_id.int
-        key = caller.int if isinstance(caller, UUID) else caller
-        return self._take((tenant, key), self._per_minute, POLICY_OF_CALLER)
-
-    def take_shared(self, tenant_id: UUID, kind: str, per_minute: int) -> Quota:
-        """Count one request of a tenant with a limit of its own, as `take` does.
-
-        The credentials of a *kind* share the limit.
-        """
-        return self._take((tenant_id.int, kind), per_minute, POLICY_OF_TENANT)
-
-    def _take(self, key: object, limit: int, policy: str) -> Quota:
+        key = (tenant_id and tenant_id.int, caller.int if isinstance(caller, UUID) else caller)
+        limit, policy = self._per_minute, POLICY_OF_CALLER
+        if per_minute is not None:
+            limit, policy = per_minute, POLICY_OF_TENANT
         now = self._clock()
         full = now + WINDOW_SECONDS
         empty_at = max(now, self._empty_at.get(key, now)) + WINDOW_SECONDS / limit

@@ -59,7 +59,9 @@ class Deadline:
         self._cancelled_before = task.cancelling()
         self._due = monotonic_seconds() + self.seconds_left
         self._is_new = True
-        self._deadlines.add(self)
+        self._deadlines.running.add(self)
+        if self._deadlines.timer is None:
+            self._deadlines.set_timer()
 
     def __exit__(
         self,
@@ -103,25 +105,21 @@ class Deadlines:
 
     Attributes:
         running: The deadlines whose time runs.
+        timer: Set while there is one.
     """
 
     def __init__(self) -> None:
         self.running: set[Deadline] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
-    def add(self, one: Deadline) -> None:
-        """Check *one* until it is discarded from `running`."""
-        self.running.add(one)
-        if self._timer is None:
-            self._set_timer()
-
-    def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check)
+    def set_timer(self) -> None:
+        """Check the deadlines after `CHECK_SECONDS`, until none is running."""
+        self.timer = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check)
 
     def _check(self) -> None:
-        self._timer = None
+        self.timer = None
         now = monotonic_seconds()
         for one in self.running:
             one.check(now)
         if self.running:
-            self._set_timer()
+            self.set_timer()

@@ -7,7 +7,7 @@ credentials (401), their rights (403), and then the body (400).
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from itertools import count
 from types import AsyncGeneratorType
@@ -53,8 +53,10 @@ from tenantry.api.streaming import (
 from tenantry.db.postgres import SILENCE_SECONDS
 from tenantry.db.sessions import DatabaseUnavailable, StorageFull, wait_to_retry
 from tenantry.kit.access_log import AccessLog
-from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.kit.recent_errors import SERVER_ERROR
 from tenantry.services import Services
 from tenantry.tenant.entry import Claimant, TenantContext, admit, confirm_claimant
 
@@ -120,7 +122,8 @@ class Api:
         self, send: Send, receive: Receive, answer: Answer, request: RequestState
     ) -> None:
         """Send the response, and log and count the request."""
-        answer.headers.extend(request.warnings())
+        if isinstance(request.ctx, TenantContext):
+            answer.headers.extend(envelope.deprecation(request.ctx.identity.api_key))
         if request.quota is not None:
             answer.headers.extend(envelope.rate_limit(request.quota))
         try:
@@ -130,7 +133,8 @@ class Api:
                 request.held.release()
             entry = request.entry(answer.status)
             self._access_log.write(entry)
-            self._services.recent_errors.note(entry)
+            if entry.status >= SERVER_ERROR:
+                self._services.recent_errors.note(entry)
             self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
 
     async def _handle(self, request: RequestState, receive: Receive) -> Answer:
@@ -138,8 +142,8 @@ class Api:
 
         Each use of a database is in a block of the deadline; the wait for the body is in none.
         """
-        endpoint, values = self._router.find(request.method, request.path)
-        request.endpoint, request.values = endpoint, values
+        endpoint, request.values = self._router.find(request.method, request.path)
+        request.endpoint = endpoint
         request.credentials = read_credentials(request.headers, endpoint.level.headers)
         request.known = self._services.catalog.cache.generation
         with request.deadline:
@@ -167,17 +171,27 @@ class Api:
         Raises:
             Unauthenticated, Forbidden: They are invalid, or do not suffice.
         """
-        request.anonymous = ctx = request.new_context()
-        if endpoint.level.identify is None:
+        client = request.scope.get("client")
+        request.anonymous = ctx = OperationContext(
+            request_id=request.request_id,
+            now=utc_now(),
+            actor="anonymous",
+            address=client[0] if client else "",
+        )
+        identify = endpoint.level.identify
+        if identify is None:
             return
-        identify, identifier = endpoint.level.identify, self._services.identifier
         for tries in count(1):
             try:
-                request.caller = await identify(identifier, ctx, request.credentials)
+                caller = await identify(self._services.identifier, ctx, request.credentials)
             except DatabaseUnavailable as error:
                 await wait_to_retry(error, tries, is_read=True)
             else:
-                return
+                break
+        request.caller = caller
+        # Before a login, a request has no turn: logins have a fair queue of their own, for hashing.
+        if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
+            request.turn = caller.tenant.id.int
 
     def _count(self, endpoint: Endpoint, request: RequestState) -> None:
         """Count the request for the rate limit of its caller, or of its tenant.
@@ -194,7 +208,8 @@ class Api:
             elif tenant.requests_per_minute:
                 # Two quotas: the visitors of a website do not use up that of the users.
                 kind = "keys" if caller.is_by_key else "users"
-                request.quota = limits.take_shared(tenant.id, kind, tenant.requests_per_minute)
+                most = tenant.requests_per_minute
+                request.quota = limits.take(kind, tenant_id=tenant.id, per_minute=most)
             else:
                 request.quota = limits.take(caller.caller_id, tenant_id=tenant.id)
         elif isinstance(caller, AdminContext):
@@ -206,74 +221,70 @@ class Api:
     async def _read_body(
         self, endpoint: Endpoint, request: RequestState, receive: Receive
     ) -> bytes | TenantryError:
-        """Return the body, or the error for it: only a caller who has access learns that."""
+        """Return the body, or the error for it: only a caller who has access learns that.
+
+        Before a login, its memory is in the pool of strangers.
+        """
         if not endpoint.reads_body:
             return b""
-        request.held = held = self._body_of(endpoint, request)
+        pool, sender = self._held_bodies, request.turn
+        if isinstance(request.caller, AdminContext):
+            sender = request.caller.admin_id
+        elif sender is None:
+            pool, sender = self._bodies_of_strangers, network_of(request.anonymous.address)
+        request.held = held = HeldBody(pool, sender)
         try:
             return await read_body(endpoint, request.headers, receive, held, self._body_limits)
         except TenantryError as error:
             return error
 
-    def _body_of(self, endpoint: Endpoint, request: RequestState) -> HeldBody:
-        """Return the memory of a request's body: in the pool of strangers before a login."""
-        caller = request.caller
-        if isinstance(caller, AdminContext):
-            return HeldBody(self._held_bodies, caller.admin_id)
-        tenant = _fair_key(endpoint, request)
-        if tenant is not None:
-            return HeldBody(self._held_bodies, tenant)
-        return HeldBody(self._bodies_of_strangers, network_of(request.anonymous.address))
-
     async def _in_turn(
         self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
     ) -> Answer | Awaitable[Any]:
         """Admit the caller and operate, within the fair share of the caller's tenant."""
-        key = _fair_key(endpoint, request)
-        if key is None:
+        if request.turn is None:
             return await self._answer(endpoint, request, body)
-        waited = await self._fair_share.enter(key)
+        waited = await self._fair_share.enter(request.turn)
         try:
             if waited > LONG_WAIT_SECONDS:
                 await self._identify(endpoint, request)
             return await self._answer(endpoint, request, body)
         finally:
-            self._fair_share.leave(key)
+            self._fair_share.leave(request.turn)
 
     async def _answer(
         self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
     ) -> Answer | Awaitable[Any]:
-        """Return the response, or the handler's work if the response may be slow."""
-        data: Any = await self._admit_and_operate(endpoint, request, body)
-        if isinstance(data, Answer | Coroutine):
-            return data
+        """Admit, decode and operate; return the response, or the handler's work if it may be slow.
+
+        This is tried again after a deadlock; until the handler was called, also after a lost
+        connection, because nothing was changed.
+        """
+        for tries in count(1):
+            try:
+                ctx = await self._admit(endpoint, request)
+                wanted, parameters = await self._decode(endpoint, request, body)
+                if endpoint.keep_alive_seconds is not None:
+                    return endpoint.handler(ctx, self._services, wanted, **parameters)
+                if endpoint.version is not None:
+                    unchanged = await unchanged_answer(endpoint, ctx, request.scope)
+                    if unchanged is not None:
+                        return unchanged
+                request.has_begun = True
+                data = await endpoint.handler(ctx, self._services, wanted, **parameters)
+            except DatabaseUnavailable as error:
+                is_read = endpoint.method == "GET" or not request.has_begun
+                await wait_to_retry(error, tries, is_read=is_read)
+            else:
+                break
+        if endpoint.version is not None:
+            return versioned_answer(endpoint, ctx, request.scope, data)
         if isinstance(data, AsyncGeneratorType):
             # An event stream checks the access itself, because it ends without an error.
             if not endpoint.is_event_stream:
                 data = while_admitted(data, partial(self._admit_again, endpoint, request))
             return await streamed_answer(endpoint, data, request.headers)
         return represent(endpoint, data)
-
-    async def _admit_and_operate(
-        self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
-    ) -> Any:
-        """Return what the handler returns; if the response may be slow, its work.
-
-        It is tried again after a deadlock; until the handler was called, also after a lost
-        connection, because nothing was changed.
-        """
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                ctx = await self._admit(endpoint, request)
-                wanted, parameters = await self._decode(endpoint, request, body)
-                if endpoint.keep_alive_seconds is not None:
-                    return endpoint.handler(ctx, self._services, wanted, **parameters)
-                return await self._operate(endpoint, request, wanted, parameters)
-            except DatabaseUnavailable as error:
-                is_read = endpoint.method == "GET" or not request.has_begun
-                await wait_to_retry(error, tries, is_read=is_read)
 
     async def _admit(self, endpoint: Endpoint, request: RequestState) -> Any:
         """Return the context for the handler.
@@ -303,18 +314,19 @@ class Api:
 
         A decoded body takes up to 25 times its size, so this is done in the turn of the request.
         """
+        ctx = request.ctx
         try:
             if isinstance(body, TenantryError):
                 raise body
-            if endpoint.adds and isinstance(request.ctx, TenantContext):
-                await self._services.storage.take(request.ctx.tenant, request.ctx.database)
+            if endpoint.adds and isinstance(ctx, TenantContext):
+                await self._services.storage.take(ctx.tenant, ctx.database)
             if endpoint.reads_body:
                 wanted = decode_body(endpoint, body)
             else:
                 wanted = decode_query(endpoint, request.scope["query_string"])
         except TenantryError:
-            if isinstance(request.ctx, Claimant):
-                await confirm_claimant(request.ctx)
+            if isinstance(ctx, Claimant):
+                await confirm_claimant(ctx)
             raise
         parameters: dict[str, Any] = read_parameters(request.values) if request.values else {}
         if endpoint.headers:
@@ -322,21 +334,6 @@ class Api:
         if endpoint.is_event_stream:
             parameters["readmit"] = partial(self._admit_again, endpoint, request)
         return wanted, parameters
-
-    async def _operate(
-        self, endpoint: Endpoint, request: RequestState, wanted: Any, parameters: dict[str, Any]
-    ) -> Any:
-        """Call the handler, and return its data; the response of a conditional request."""
-        ctx: Any = request.ctx
-        if endpoint.version is not None:
-            unchanged = await unchanged_answer(endpoint, ctx, request.scope)
-            if unchanged is not None:
-                return unchanged
-        request.has_begun = True
-        data = await endpoint.handler(ctx, self._services, wanted, **parameters)
-        if endpoint.version is not None:
-            return versioned_answer(endpoint, ctx, request.scope, data)
-        return data
 
     async def _admit_again(self, endpoint: Endpoint, request: RequestState) -> None:
         """Authenticate and admit the caller of an admitted request again.
@@ -363,15 +360,3 @@ class Api:
             await cache.check_epoch()
             if cache.generation != request.known:
                 await self._admit_again(endpoint, request)
-
-
-def _fair_key(endpoint: Endpoint, request: RequestState) -> int | None:
-    """Return what the tenant of the caller is counted by; None before a login.
-
-    A UUID is counted as an integer, because UUID.__hash__ is slow Python code. Logins have a fair
-    queue of their own, for password hashing.
-    """
-    caller = request.caller
-    if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
-        return caller.tenant.id.int
-    return None

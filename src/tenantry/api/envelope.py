@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
+from email.utils import format_datetime
 from functools import lru_cache
 from http import HTTPStatus
 
@@ -9,6 +10,7 @@ import msgspec
 
 from tenantry.access.rate_limits import WINDOW_SECONDS, Quota
 from tenantry.api.streaming import Source, StreamedBody
+from tenantry.catalog.credentials import ApiKey
 from tenantry.schemas.base import MetricsText
 
 Headers = list[tuple[bytes, bytes]]
@@ -90,6 +92,15 @@ def bare(data: object, *, status: int = 200) -> Answer:
     if isinstance(data, MetricsText):
         return Answer(200, data.text.encode(), [METRICS])
     return Answer(status, encode(data), [JSON])
+
+
+def deprecation(key: ApiKey | None) -> Headers:
+    """Return the deprecation headers, if the API key was rotated (RFC 9745, RFC 8594)."""
+    if key is None or key.replaced_at is None or key.expires_at is None:
+        return []
+    since = f"@{int(key.replaced_at.timestamp())}"
+    until = format_datetime(key.expires_at, usegmt=True)
+    return [(b"deprecation", since.encode()), (b"sunset", until.encode())]
 
 
 def rate_limit(quota: Quota) -> Headers:

@@ -5,6 +5,8 @@ so one that fills its own takes nothing from the others. Senders without a login
 their own, so however many they are, they take nothing from those with one.
 """
 
+import msgspec
+
 from tenantry.kit.errors import Unavailable
 
 # 64 of the largest.
@@ -52,21 +54,20 @@ class HeldBodies:
             del self._of_senders[sender]
 
 
-class HeldBody:
+class HeldBody(msgspec.Struct):
     """What the body of one request takes of a pool, until the request ends.
 
-    Args:
+    Attributes:
         pool: The pool.
         sender: Whose share of it is taken.
+        arrived: Bytes of the body.
+        taken: Bytes of the pool.
     """
 
-    __slots__ = ("_arrived", "_pool", "_sender", "_taken")
-
-    def __init__(self, pool: HeldBodies, sender: object) -> None:
-        self._pool = pool
-        self._sender = sender
-        self._arrived = 0
-        self._taken = 0
+    pool: HeldBodies
+    sender: object
+    arrived: int = 0
+    taken: int = 0
 
     def grow(self, size: int) -> None:
         """Count *size* bytes that have arrived.
@@ -74,13 +75,13 @@ class HeldBody:
         Raises:
             TooManyBodies: There is no memory for them.
         """
-        self._arrived += size
-        if self._arrived > UNCOUNTED_BYTES:
-            self._pool.take(self._sender, self._arrived - self._taken)
-            self._taken = self._arrived
+        self.arrived += size
+        if self.arrived > UNCOUNTED_BYTES:
+            self.pool.take(self.sender, self.arrived - self.taken)
+            self.taken = self.arrived
 
     def release(self) -> None:
         """Give back what was taken."""
-        if self._taken:
-            self._pool.give_back(self._sender, self._taken)
-            self._taken = 0
+        if self.taken:
+            self.pool.give_back(self.sender, self.taken)
+            self.taken = 0

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from tenantry.api import envelope
+from tenantry.api.caching import cache_headers
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import (
     ATTACHED,
@@ -138,7 +139,11 @@ async def send_answer(send: Send, receive: Receive, answer: Answer, request: Req
     body = answer.body
     headers = [
         *answer.headers,
-        *request.cache_headers(answer),
+        *cache_headers(
+            request.endpoint.level.headers if request.endpoint else frozenset(),
+            is_page=answer.is_page,
+            is_negotiated=answer.is_negotiated,
+        ),
         (b"x-request-id", request.request_id.encode()),
     ]
     # A 304 has no Content-Length: it would be that of the body that is not sent (RFC 9110, 8.6).

@@ -7,7 +7,7 @@ door uses neither credentials nor databases.
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tenantry.console.files import START, File, find, read_files
+from tenantry.console.files import PAGES, PREFIX, START, File, find, read_files
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.ids import new_request_id
@@ -60,6 +60,9 @@ class Console:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
         path = scope["raw_path"].decode("latin-1")
+        if not path.startswith(PREFIX) and path not in PAGES:
+            await self._app(scope, receive, send)
+            return
         file, is_kept = find(path)
         # For an API client there is nothing at the root; a browser gets links.
         if file is None or (path == START and not accepts_html(scope["headers"])):

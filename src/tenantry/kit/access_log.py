@@ -104,9 +104,8 @@ class RecentErrors:
         self._kept: deque[AccessEntry] = deque(maxlen=ERRORS_KEPT_MAX)
 
     def note(self, entry: AccessEntry) -> None:
-        """Keep *entry* if its status is that of an error of the service."""
-        if entry.status >= SERVER_ERROR:
-            self._kept.appendleft(entry)
+        """Keep *entry*, whose status is `SERVER_ERROR` or above."""
+        self._kept.appendleft(entry)
 
     def newest(self) -> Sequence[AccessEntry]:
         """Return them, the newest first."""
