@@ -52,11 +52,10 @@ from tenantry.api.streaming import (
 )
 from tenantry.db.postgres import SILENCE_SECONDS
 from tenantry.db.sessions import DatabaseUnavailable, StorageFull, wait_to_retry
-from tenantry.kit.access_log import AccessLog
+from tenantry.kit.access_log import SERVER_ERROR, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
-from tenantry.kit.recent_errors import SERVER_ERROR
 from tenantry.services import Services
 from tenantry.tenant.entry import Claimant, TenantContext, admit, confirm_claimant
 

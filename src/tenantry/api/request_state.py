@@ -14,12 +14,11 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer
 from tenantry.api.held_bodies import HeldBody
 from tenantry.api.requests import is_token
-from tenantry.kit.access_log import AccessEntry
+from tenantry.kit.access_log import SERVER_ERROR, AccessEntry
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.kit.ids import new_request_id
-from tenantry.kit.recent_errors import SERVER_ERROR
 from tenantry.migration.errors import explain
 
 Scope = MutableMapping[str, Any]
