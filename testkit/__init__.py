@@ -1,1 +1,1 @@
-"""What tests, benchmarks, torture and prove share: servers, programs, raw SQL, requests."""
+"""What the tests and the harness share: servers, programs, raw SQL, requests."""

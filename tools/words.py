@@ -43,10 +43,7 @@ _JAVASCRIPT = re.compile(
 SOURCES = (
     ("Markdown", ".", "*.md"),
     ("Markdown", "docs", "**/*.md"),
-    *(
-        ("Python", folder, "**/*.py")
-        for folder in ("tools", "benchmarks", "cluster", "prove", "testkit", "torture")
-    ),
+    *(("Python", folder, "**/*.py") for folder in ("tools", "harness", "testkit")),
     ("Python", "src/tenantry", "*.py"),
     *(
         ("Python", str(folder.parent.relative_to(ROOT)), "**/*.py")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("tests", "testkit", "torture", "benchmarks")
+FOLDERS = ("tests", "testkit", "harness")
 # `Faults` wraps a function, which still does its work; and what is in `sys` is Python's own.
 PATCHED = re.compile(r"\.(?:set|del)(?:attr|item)\((?!sys\b)")
 MOCK = re.compile(r"^\s*(?:import|from)\b.*\bmock\b", re.MULTILINE)

@@ -8,8 +8,9 @@ import secrets
 from pathlib import Path
 
 import pytest
-from torture.__main__ import CHECKS
-from torture.scale import SHORT
+
+from harness.torture.__main__ import CHECKS
+from harness.torture.scale import SHORT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

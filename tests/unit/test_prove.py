@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from prove import record
-from prove.__main__ import main
-from prove.plants import AROUND, INSIDE, OUTSIDE
-from prove.promise import Figure, Promise, Stage
-from prove.promises import PROMISES
-from prove.record import HELD, NOT_HELD, Row
+
+from harness.prove import record
+from harness.prove.__main__ import main
+from harness.prove.plants import AROUND, INSIDE, OUTSIDE
+from harness.prove.promise import Figure, Promise, Stage
+from harness.prove.promises import PROMISES
+from harness.prove.record import HELD, NOT_HELD, Row
 
 PAGE = (
     "# Trust\n\n<!-- Written by `make prove`: begin -->\n\n<!-- Written by `make prove`: end -->\n"

@@ -1,0 +1,306 @@
+"""The outages: each in the middle of a migration run, with traffic."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from harness.cluster.patroni import Cluster
+from harness.cluster.runs import Runs, faults_of_states, lost_writes
+from harness.cluster.scale import Scale
+from harness.cluster.service import Service
+from harness.cluster.stack import Stack
+from harness.cluster.traffic import Seen, Traffic
+from harness.finding import Finding
+from harness.world import World
+
+# From the moment at which the server accepts writes again to the next finished tenant. The
+# health check of HAProxy takes up to 1 s of it, the pause between two probes of Tenantry 2 s.
+RESUMED_SECONDS_MAX = 5.0
+BEGUN = 2
+CONCURRENCY = 2
+MUST = (
+    "no tenant failed or between two revisions, the failure budget unspent, no acknowledged write "
+    "lost, no response except 2xx and 503 with Retry-After"
+)
+MUST_RESUME = f"{MUST}, continued within {RESUMED_SECONDS_MAX:g} s"
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Installation:
+    """Everything that runs.
+
+    Attributes:
+        stack: Below the service.
+        service: The processes.
+        runs: Its migration runs.
+        traffic: Its clients.
+        world: Its tenants.
+        scale: How much is done.
+        acknowledged: The acknowledged posts of all scenarios, by tenant.
+    """
+
+    stack: Stack
+    service: Service
+    runs: Runs
+    traffic: Traffic
+    world: World
+    scale: Scale
+    acknowledged: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def concurrency(self) -> int:
+        """How many tenants are migrated at the same time: so many on each tenant server."""
+        servers = self.scale.plain_servers + 1
+        return CONCURRENCY * len(self.service.processes) * servers
+
+
+@dataclass(frozen=True)
+class Outage:
+    """An outage that has ended.
+
+    Attributes:
+        over_at: When the server accepted writes again, in seconds since the epoch; None if no
+            server was away.
+        server: The tenant server that was away; None is all.
+        may_be_unanswered: Whether a process of the API was killed.
+    """
+
+    over_at: float | None = None
+    server: str | None = None
+    may_be_unanswered: bool = False
+
+
+@dataclass
+class Tally:
+    """What was found in all rounds of a scenario."""
+
+    faults: list[str] = field(default_factory=list)
+    resumed: list[float] = field(default_factory=list)
+    unavailable: list[float] = field(default_factory=list)
+    statuses: Seen = field(default_factory=Seen)
+    tenants: int = 0
+
+
+def _once(place: Installation, scenario: "Scenario", tally: Tally) -> None:
+    """Start a run, cause the outage in its middle, and check what it has left behind."""
+    runs, tenants = place.runs, place.world.tenants
+    seconds = scenario.seconds + scenario.seconds_each * len(place.service.processes)
+    runs.add_revision(seconds * place.concurrency / place.scale.tenants)
+    with place.traffic.running() as seen:
+        run_id = runs.begin()
+        runs.await_done(run_id, BEGUN)
+        outage = scenario.cause(place)
+        outcome = runs.await_end(run_id)
+        time.sleep(1)  # some requests after the outage
+    tally.tenants += len(outcome.items)
+    tally.faults += outcome.faults() + seen.faults + place.service.check()
+    tally.faults += faults_of_states(tenants, runs.heads)
+    if seen.unanswered and not outage.may_be_unanswered:
+        tally.faults.append(f"{seen.unanswered} requests have no response")
+    for tenant_id, titles in seen.posts.items():
+        place.acknowledged.setdefault(tenant_id, []).extend(titles)
+    tally.faults += lost_writes(tenants, place.acknowledged)
+    tally.faults += place.traffic.missing(seen.api_keys)
+    tally.statuses.statuses += seen.statuses
+    tally.statuses.unanswered += seen.unanswered
+    if outage.over_at is not None:
+        _note_resumed(tally, outage, outcome.seconds_to_resume(outage.server, outage.over_at), seen)
+
+
+def _note_resumed(tally: Tally, outage: Outage, resumed: float | None, seen: Seen) -> None:
+    assert outage.over_at is not None
+    tally.unavailable.append(max(0.0, seen.last_unavailable_at - outage.over_at))
+    if resumed is None:
+        tally.faults.append("the run had ended before the outage was over")
+        return
+    tally.resumed.append(resumed)
+    if resumed > RESUMED_SECONDS_MAX:
+        tally.faults.append(f"the run continued {resumed:.1f} s after the outage")
+
+
+def _kill_leader(cluster: Cluster, server: str | None) -> Outage:
+    leader = cluster.leader
+    other = cluster.other(leader)
+    leader.kill()
+    cluster.await_promotion(other)
+    over_at = time.time()
+    leader.start()
+    return Outage(over_at, server)
+
+
+def _hang_leader(cluster: Cluster, server: str | None) -> Outage:
+    leader = cluster.leader
+    other = cluster.other(leader)
+    leader.hang()
+    cluster.await_promotion(other)
+    over_at = time.time()
+    leader.go_on()  # it still accepts connections, until Patroni notices that it has lost the lease
+    return Outage(over_at, server)
+
+
+def _switch_over(cluster: Cluster, server: str | None) -> Outage:
+    candidate = cluster.begin_switchover()
+    cluster.await_promotion(candidate)
+    return Outage(time.time(), server)
+
+
+def _restart_server(place: Installation) -> Outage:
+    name, server = next(iter(place.stack.plain.items()))
+    server.stop("immediate")
+    time.sleep(place.scale.away_seconds)
+    server.start()
+    return Outage(time.time(), name)
+
+
+def _restart_pooler(place: Installation) -> Outage:
+    place.stack.kill_pooler()
+    time.sleep(2)
+    place.stack.start_pooler()
+    return Outage()
+
+
+def _kill_processes(place: Installation) -> Outage:
+    service = place.service
+    for is_api in (True, False):
+        process = service.first(is_api=is_api)
+        service.kill(process)
+        service.replace(process)
+    return Outage(may_be_unanswered=True)
+
+
+def _lose_etcd(place: Installation) -> Outage:
+    """Without etcd, both leaders make themselves read-only, because they cannot renew the lease."""
+    place.stack.kill_etcd()
+    time.sleep(place.scale.etcd_seconds)
+    place.stack.start_etcd()
+    clusters = (place.stack.catalog, place.stack.tenants)
+    for cluster in clusters:
+        cluster.leader  # noqa: B018 - it waits
+    return Outage(time.time(), None)
+
+
+def _upgrade(place: Installation) -> Outage:
+    """Replace every process by one of the next release, which has one more revision."""
+    place.runs.begin_release()
+    environment = {"TENANTRY_TENANT_MIGRATIONS": str(place.runs.revisions)}
+    for process in list(place.service.processes):
+        place.service.upgrade(process, environment)
+    return Outage()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An outage, and how it is repeated.
+
+    Attributes:
+        title: What is done, for the table.
+        cause: Causes it in the middle of a run.
+        recover: Called after each round, before the next one.
+        is_repeated: Whether it is done as often as `Scale.times` says.
+        seconds: How long an undisturbed run takes, so that the outage is in its middle.
+        seconds_each: How much longer for each process of the service.
+        is_in_short: Whether it is also part of the short version.
+    """
+
+    title: str
+    cause: Callable[[Installation], Outage]
+    recover: Callable[[Installation], None] = lambda _: None
+    is_repeated: bool = False
+    seconds: float = 4
+    seconds_each: float = 0
+    is_in_short: bool = True
+
+
+def _await_standbys(place: Installation) -> None:
+    for cluster in (place.stack.catalog, place.stack.tenants):
+        cluster.await_standby()
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "kill-tenants": Scenario(
+        "the leader of a tenant server killed",
+        lambda place: _kill_leader(place.stack.tenants, "default"),
+        _await_standbys,
+        is_repeated=True,
+    ),
+    "kill-catalog": Scenario(
+        "the leader of the catalog killed",
+        lambda place: _kill_leader(place.stack.catalog, None),
+        _await_standbys,
+        is_repeated=True,
+        is_in_short=False,  # without etcd, the catalog is away, too
+    ),
+    "hang-tenants": Scenario(
+        "the leader of a tenant server hangs, and continues after the promotion of the standby",
+        lambda place: _hang_leader(place.stack.tenants, "default"),
+        _await_standbys,
+        is_in_short=False,
+    ),
+    "hang-catalog": Scenario(
+        "the leader of the catalog hangs, and continues after the promotion of the standby",
+        lambda place: _hang_leader(place.stack.catalog, None),
+        _await_standbys,
+        is_in_short=False,
+    ),
+    "switch-tenants": Scenario(
+        "a switchover of a tenant server",
+        lambda place: _switch_over(place.stack.tenants, "default"),
+        _await_standbys,
+        is_repeated=True,
+    ),
+    "switch-catalog": Scenario(
+        "a switchover of the catalog",
+        lambda place: _switch_over(place.stack.catalog, None),
+        _await_standbys,
+        is_repeated=True,
+    ),
+    "server": Scenario("a tenant server without a standby crashed, and away", _restart_server),
+    "pooler": Scenario("PgBouncer killed, and started after 2 s", _restart_pooler),
+    "processes": Scenario("an API process and a worker killed", _kill_processes, seconds=8),
+    "etcd": Scenario("etcd lost", _lose_etcd, _await_standbys, seconds=12),
+    "upgrade": Scenario(
+        "all processes replaced one by one, by those of a release with one more revision",
+        _upgrade,
+        lambda place: _once(place, Scenario("", lambda _: Outage()), Tally()),
+        seconds=4,
+        seconds_each=2,
+    ),
+}
+
+
+def check(name: str, place: Installation, progress: Progress) -> Finding:
+    """Cause an outage as often as the scale says, and return what was found."""
+    scenario, scale, tally = SCENARIOS[name], place.scale, Tally()
+    times = scale.times if scenario.is_repeated else 1
+    for number in range(1, times + 1):
+        began, known = time.monotonic(), len(tally.faults)
+        _once(place, scenario, tally)
+        scenario.recover(place)
+        for fault in tally.faults[known:]:
+            progress(f"  {name}: {fault}")
+        progress(f"{name} {number}/{times}: {time.monotonic() - began:.0f} s, {_found(tally)}")
+    must = MUST_RESUME if tally.unavailable else MUST
+    lasted = {"server": scale.away_seconds, "etcd": scale.etcd_seconds}.get(name)
+    title = scenario.title + (f" for {lasted:g} s" if lasted else "")
+    return Finding(
+        name=name,
+        check=f"{title}, {times} times" if scenario.is_repeated else title,
+        must=must,
+        found=_found(tally),
+        faults=tally.faults,
+    )
+
+
+def _found(tally: Tally) -> str:
+    parts = [f"{len(tally.faults)} faults", f"{tally.tenants:,} migrations"]
+    if tally.resumed:
+        parts.append(f"continued after {_range(tally.resumed)}")
+    if tally.unavailable:
+        parts.append(f"the last 503 after {_range(tally.unavailable)}")
+    return f"{'; '.join(parts)}; {tally.statuses.text}"
+
+
+def _range(seconds: list[float]) -> str:
+    least, most = min(seconds), max(seconds)
+    return f"{most:.1f} s" if len(seconds) == 1 else f"{least:.1f} to {most:.1f} s"

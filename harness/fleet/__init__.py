@@ -1,0 +1,1 @@
+"""Many equal tenants of one catalog, with two pending revisions, which can be undone."""

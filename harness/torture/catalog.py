@@ -1,0 +1,155 @@
+"""The catalog's server restarted in the middle of a run."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+import httpx
+
+from harness.finding import Finding
+from harness.fleet.fleets import Fleet, make_fleet
+from harness.serving import MIGRATE_ALL, Server, admin, serving
+from harness.torture.scale import Scale
+from testkit import raw_sql
+from testkit.postgres import Server as PostgresServer
+from testkit.postgres import own_server
+
+END_SECONDS_MAX = 30
+AWAY_SECONDS_MAX = 3.0
+BEGIN_SECONDS_MAX = 10.0
+# Restarts that come when the run has ended already are not counted.
+TRIES_MAX = 3
+# The servers of tests forget the last commits when they are stopped without a warning.
+DURABLE = ("ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()")
+Progress = Callable[[str], None]
+
+
+def check(
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
+) -> list[Finding]:
+    """Restart it, at random moments; the tenants are on a server of their own."""
+    with own_server() as server:
+        raw_sql.run(server.url, *DURABLE)
+        fleet = make_fleet(
+            folder / "fleet", scale.kill_tenants, server_url=server_url, catalog_on=server.url
+        )
+        with serving(folder, fleet.environment) as serving_:
+            restarts = _Restarts(fleet, serving_, server, chance)
+            asyncio.run(restarts.measure())
+            while restarts.hits < scale.restarts and restarts.tries < TRIES_MAX * scale.restarts:
+                fleet.undo()
+                asyncio.run(restarts.restart_once())
+                progress(
+                    f"catalog: {restarts.hits} restarts hit a run, {len(restarts.faults)} faults"
+                )
+    if restarts.hits < scale.restarts:
+        restarts.faults.append(f"only {restarts.hits} of {scale.restarts} restarts hit a run")
+    return [
+        Finding(
+            name="catalog",
+            check=f"PostgreSQL: the catalog restarted {restarts.hits} times in the middle of a run "
+            f"of {scale.kill_tenants} tenants, politely and not, away for up to "
+            f"{AWAY_SECONDS_MAX:g} s",
+            must=f"the run ends within {END_SECONDS_MAX} s, with every tenant a success and at "
+            "the head",
+            found=f"{len(restarts.faults)} faults; it ended {restarts.longest:.1f} s after the "
+            "catalog was back at the latest",
+            faults=restarts.faults,
+        )
+    ]
+
+
+@dataclass
+class _Restarts:
+    """The check at work.
+
+    Attributes:
+        length: How long an undisturbed run takes, in seconds.
+        tries: How often the catalog was restarted.
+        hits: How often a run was under way then.
+        longest: How long a run took to end when the catalog was back.
+        faults: What did not hold.
+    """
+
+    fleet: Fleet
+    serving: Server
+    catalog: PostgresServer
+    chance: random.Random
+    length: float = 1.0
+    tries: int = 0
+    hits: int = 0
+    longest: float = 0.0
+    faults: list[str] = field(default_factory=list)
+
+    async def measure(self) -> None:
+        """Learn how long a run takes."""
+        began = time.monotonic()
+        async with self._admin() as client:
+            (await client.post(MIGRATE_ALL)).raise_for_status()
+        self.length = time.monotonic() - began
+
+    async def restart_once(self) -> None:
+        """Begin a run, restart the catalog in the middle of it, and wait for the run's end."""
+        self.tries += 1
+        async with self._admin() as client:
+            calling = asyncio.create_task(_call(client))
+            run = await asyncio.to_thread(self._under_way)
+            await asyncio.sleep(self.chance.uniform(0, self.length))
+            hit = await asyncio.to_thread(self._is_unfinished, run)
+            await asyncio.to_thread(self.catalog.stop, self.chance.choice(["fast", "immediate"]))
+            await asyncio.sleep(self.chance.uniform(0.1, AWAY_SECONDS_MAX))
+            await asyncio.to_thread(self.catalog.start)
+            began = time.monotonic()
+            if (status := await calling) not in {200, 503, None}:
+                self._fault(f"the caller got {status}")
+        self.hits += hit
+        self.length *= 1 if hit else 0.8
+        while await asyncio.to_thread(self._is_unfinished, run):
+            if time.monotonic() - began > END_SECONDS_MAX:
+                self._fault(f"the run has not ended {END_SECONDS_MAX} s after the catalog was back")
+                return
+            await asyncio.sleep(0.05)
+        self.longest = max(self.longest, time.monotonic() - began)
+        await asyncio.to_thread(self._check, run)
+
+    def _admin(self) -> httpx.AsyncClient:
+        return admin(self.serving, self.fleet.ours.world.admin_token)
+
+    def _under_way(self) -> UUID:
+        """Return the run that has just begun."""
+        with self.fleet.catalog() as catalog:
+            known = {run.id for run in catalog.runs() if run.is_finished}
+            until = time.monotonic() + BEGIN_SECONDS_MAX
+            while time.monotonic() < until:
+                for run in catalog.runs():
+                    if run.id not in known:
+                        return run.id
+        raise TimeoutError("no run has begun")
+
+    def _is_unfinished(self, run_id: UUID) -> bool:
+        with self.fleet.catalog() as catalog:
+            return not catalog.run(run_id).is_finished
+
+    def _check(self, run_id: UUID) -> None:
+        with self.fleet.catalog() as catalog:
+            run = catalog.run(run_id)
+        if (run.success, run.failed) != (len(self.fleet.urls), 0):
+            self._fault(f"{run}")
+        for tenant_id, state in self.fleet.read_states().items():
+            if state.content != self.fleet.after:
+                self._fault(f"the tenant {tenant_id} is not at the head")
+
+    def _fault(self, text: str) -> None:
+        self.faults.append(f"restart {self.tries}: {text}")
+
+
+async def _call(client: httpx.AsyncClient) -> int | None:
+    """Return the status; None when there was no answer."""
+    try:
+        return (await client.post(MIGRATE_ALL)).status_code
+    except httpx.TransportError:
+        return None

@@ -1,0 +1,144 @@
+"""Five people call migrate-all at the same moment, and two processes work on it."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+from harness.finding import Finding
+from harness.fleet.fleets import ENGINE_NAMES, NAMES, Fleet, make_fleet, on_both
+from harness.fleet.runners import Runner
+from harness.fleet.states import State
+from harness.serving import MIGRATE_ALL, admin, newest_runs, serving
+from harness.torture.scale import Scale
+
+CALLERS = 5
+PROGRESS_EVERY = 20
+Progress = Callable[[str], None]
+
+
+def check(
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
+) -> list[Finding]:
+    """Let them call, round after round, on both engines."""
+
+    def one(engine: str, its_chance: random.Random) -> Finding:
+        url = server_url if engine == "postgresql" else None
+        return _check(engine, folder, url, scale, chance=its_chance, progress=progress)
+
+    return on_both(one, chance)
+
+
+def _check(
+    engine: str,
+    folder: Path,
+    url: str | None,
+    scale: Scale,
+    *,
+    chance: random.Random,
+    progress: Progress,
+) -> Finding:
+    fleet = make_fleet(folder / engine, scale.crowd_tenants, server_url=url)
+    faults: list[str] = []
+    with _two_processes(folder, fleet, engine) as clients:
+        asyncio.run(
+            _rounds(fleet, clients, scale.crowds, chance=chance, faults=faults, progress=progress)
+        )
+    return Finding(
+        name=f"crowd, {ENGINE_NAMES[engine]}",
+        check=f"{ENGINE_NAMES[engine]}: {scale.crowds} rounds of {CALLERS} simultaneous "
+        f"migrate-alls of {scale.crowd_tenants} tenants, two processes",
+        must="five 200s, total = success + failed, no failure, each revision applied once "
+        "in each tenant and reported by one run",
+        found=f"{len(faults)} faults in {scale.crowds * CALLERS} calls",
+        faults=faults,
+    )
+
+
+@contextmanager
+def _two_processes(
+    folder: Path, fleet: Fleet, engine: str
+) -> Iterator[Sequence[httpx.AsyncClient]]:
+    """Yield clients of the servers: on SQLite there is one, and the other process is a worker."""
+    token = fleet.ours.world.admin_token
+    with ExitStack() as stack:
+        first = stack.enter_context(serving(folder, fleet.environment))
+        if engine == "postgresql":
+            second = stack.enter_context(serving(folder, fleet.environment))
+            yield [admin(first, token), admin(second, token)]
+            return
+        worker = Runner(fleet.environment)
+        stack.callback(worker.kill)
+        worker.wait_ready()
+        yield [admin(first, token)]
+
+
+async def _rounds(
+    fleet: Fleet,
+    clients: Sequence[httpx.AsyncClient],
+    rounds: int,
+    *,
+    chance: random.Random,
+    faults: list[str],
+    progress: Progress,
+) -> None:
+    async with AsyncExitStack() as stack:
+        for client in clients:
+            await stack.enter_async_context(client)
+        for number in range(rounds):
+            await asyncio.to_thread(fleet.undo)
+            logged = await asyncio.to_thread(fleet.read_states)
+
+            async def call(caller: int) -> httpx.Response:
+                await asyncio.sleep(chance.uniform(0, 0.02))
+                return await clients[caller % len(clients)].post(MIGRATE_ALL)
+
+            answers = await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
+            states = await asyncio.to_thread(fleet.read_states)
+            runs = await newest_runs(clients[0], CALLERS)
+            found = [*_wrong(answers, len(fleet.urls)), *_not_once(fleet, states, logged, runs)]
+            faults += [f"round {number + 1}: {one}" for one in found]
+            if (number + 1) % PROGRESS_EVERY == 0:
+                progress(f"crowd: {number + 1} of {rounds} rounds, {len(faults)} faults")
+
+
+def _wrong(answers: Sequence[httpx.Response], tenants: int) -> list[str]:
+    faults = []
+    for answer in answers:
+        data = answer.json().get("data") if answer.status_code == 200 else None
+        if data is None:
+            faults.append(f"{answer.status_code}: {answer.text[:200]}")
+        elif (data["total"], data["success"], data["failed"]) != (tenants, tenants, 0):
+            errors = {one["error"] for one in data["details"]}
+            faults.append(f"{data['success']} + {data['failed']} of {data['total']}: {errors}")
+    return faults
+
+
+def _not_once(
+    fleet: Fleet,
+    states: Mapping[UUID, State],
+    logged: Mapping[UUID, State],
+    runs: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    faults = []
+    for tenant_id, state in states.items():
+        names = [name for _, name in state.log[len(logged[tenant_id].log) :]]
+        if names != NAMES or state.content != fleet.after:
+            faults.append(f"the log of {tenant_id} says {names}")
+    by_runs = Counter(
+        (detail["customerId"], name)
+        for run in runs
+        for detail in run["details"]
+        for name in (detail["appliedMigrations"] or "").split(",")
+        if name
+    )
+    expected = {(str(tenant_id), name): 1 for tenant_id in states for name in NAMES}
+    if by_runs != expected:
+        faults.append(f"the history has {by_runs.total()} revisions, not {len(expected)}")
+    return faults

@@ -1,0 +1,117 @@
+"""Callers of migrate-all who hang up at a random moment."""
+
+import json
+import random
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from harness import wire
+from harness.bench.fleet.serving import migrate_all
+from harness.finding import Finding
+from harness.fleet.fleets import ENGINE_NAMES, Catalog, Fleet, Run, make_fleet, on_both
+from harness.serving import MIGRATE_ALL, Server, serving
+from harness.torture.scale import Scale
+
+END_SECONDS_MAX = 30
+TOGETHER = 4
+Progress = Callable[[str], None]
+
+
+def check(
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
+) -> list[Finding]:
+    """Call and hang up, on both engines."""
+
+    def one(engine: str, its_chance: random.Random) -> Finding:
+        url = server_url if engine == "postgresql" else None
+        return _check(engine, folder, url, scale, chance=its_chance, progress=progress)
+
+    return on_both(one, chance)
+
+
+def _check(
+    engine: str,
+    folder: Path,
+    url: str | None,
+    scale: Scale,
+    *,
+    chance: random.Random,
+    progress: Progress,
+) -> Finding:
+    fleet = make_fleet(folder / engine, scale.crowd_tenants, server_url=url)
+    faults: list[str] = []
+    runs: list[Run] = []
+    sent = early = 0
+    with serving(folder, fleet.environment) as server, fleet.catalog() as catalog:
+        length = _whole_call(server, fleet)
+        known = len(catalog.runs())
+        while len(runs) < scale.hangups and early < scale.hangups:
+            fleet.undo()
+            callers = min(TOGETHER, scale.hangups - len(runs))
+            _hang_up(server, fleet, callers, chance, length)
+            sent += callers
+            # A client that disconnected before its request was read has no run.
+            early = _logged_statuses(server, 1 + sent).count(400)
+            _wait_until_ended(catalog, faults)
+            runs = catalog.runs()[: len(catalog.runs()) - known]
+            progress(f"hang-ups, {engine}: {len(runs)} of {scale.hangups}, {len(faults)} faults")
+    finished = sum(run.is_finished for run in runs)
+    if len(runs) != sent - early or finished != len(runs):
+        faults.append(f"{len(runs)} runs of {sent - early} calls, {finished} of them have ended")
+    faults += [f"{run}" for run in runs if (run.success, run.failed) != (run.total, 0)]
+    return Finding(
+        name=f"hang-ups, {ENGINE_NAMES[engine]}",
+        check=f"{ENGINE_NAMES[engine]}: {len(runs)} callers who hang up at a random moment",
+        must="as many runs, all with finishedAt, without failures",
+        found=f"{finished} runs have ended, {len(faults)} faults",
+        notes=[f"{early} more were gone before their request was read: no runs of theirs"],
+        faults=faults,
+    )
+
+
+def _logged_statuses(server: Server, requests: int) -> list[int]:
+    """Return the statuses of all *requests*, when the server has dealt with each of them."""
+    until = time.monotonic() + END_SECONDS_MAX
+    while True:
+        lines = [json.loads(line) for line in server.program.stderr.splitlines()]
+        statuses = [one["status"] for one in lines if one.get("path") == MIGRATE_ALL]
+        if len(statuses) >= requests or time.monotonic() > until:
+            return statuses
+        time.sleep(0.05)
+
+
+def _whole_call(server: Server, fleet: Fleet) -> float:
+    """Return how long a caller waits who does not hang up."""
+    fleet.undo()
+    began = time.monotonic()
+    migrate_all(server.port, fleet.ours)
+    return time.monotonic() - began
+
+
+def _hang_up(
+    server: Server, fleet: Fleet, callers: int, chance: random.Random, length: float
+) -> None:
+    moments = sorted(chance.uniform(0, length) for _ in range(callers))
+    began = time.monotonic()
+    connections = [socket.create_connection(("127.0.0.1", server.port)) for _ in moments]
+    for connection in connections:
+        connection.sendall(_request(fleet))
+    for connection, moment in zip(connections, moments, strict=True):
+        time.sleep(max(0, began + moment - time.monotonic()))
+        connection.close()
+
+
+def _wait_until_ended(catalog: Catalog, faults: list[str]) -> None:
+    until = time.monotonic() + END_SECONDS_MAX
+    while not all(run.is_finished for run in catalog.runs()):
+        if time.monotonic() > until:
+            faults.append(f"a run has not ended after {END_SECONDS_MAX} s")
+            return
+        time.sleep(0.02)
+
+
+def _request(fleet: Fleet) -> bytes:
+    headers = {"authorization": f"Bearer {fleet.ours.world.admin_token}"}
+    return wire.request("POST", MIGRATE_ALL, headers=headers)
