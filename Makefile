@@ -127,16 +127,16 @@ pictures: .venv/.dev ## Take the pictures in docs/images again, in Chromium; ins
 check: lint types layers words javascript test ## Run the quick checks
 
 bench: .venv/.bench ## Measure speed and memory; ROW=profile chooses, QUICK=1 is short
-	$(BIN)/python -m harness.bench $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
+	$(BIN)/python -m harness.bench $(if $(QUICK),--short) $(if $(ROW),--only $(ROW)) $(BENCH)
 
 bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw driver and peers; N=200 tenants
-	$(BIN)/python -m harness.bench.fleet $(if $(N),--tenants $(N)) $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
+	$(BIN)/python -m harness.bench.fleet $(if $(N),--tenants $(N)) $(if $(QUICK),--short) $(if $(ROW),--only $(ROW)) $(BENCH)
 
 torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses, SHORT=1, SEED=
-	$(BIN)/python -m harness.torture $(if $(CHECK),--checks $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
+	$(BIN)/python -m harness.torture $(if $(CHECK),--only $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
 
 prove: .venv/.dev ## Show that the promises hold; PROMISE=P3,P7 chooses, SHORT=1, PLANT=P3 plants a fault
-	$(BIN)/python -m harness.prove $(if $(PROMISE),--promises $(PROMISE)) $(if $(SHORT),--short) $(if $(PLANT),--plant $(PLANT)) $(if $(SEED),--seed $(SEED)) $(PROVE)
+	$(BIN)/python -m harness.prove $(if $(PROMISE),--only $(PROMISE)) $(if $(SHORT),--short) $(if $(PLANT),--plant $(PLANT)) $(if $(SEED),--seed $(SEED)) $(PROVE)
 
 cluster: .venv/.dev .cluster/.tools ## Fail Patroni, HAProxy, PgBouncer, etcd in the middle of runs; SCENARIO=, COUNT=20, TENANTS=, SHORT=1
 	@export PATH="$$PATH:/usr/sbin"; if ! { command -v etcd && command -v haproxy; } >/dev/null; then \
@@ -144,7 +144,7 @@ cluster: .venv/.dev .cluster/.tools ## Fail Patroni, HAProxy, PgBouncer, etcd in
 			apt-get install -qq --no-install-recommends etcd-server haproxy >/dev/null; } || \
 		{ echo "NOT RUN: needs etcd and HAProxy: apt-get install etcd-server haproxy" >&2; exit 3; }; fi
 	@program=$$(tools/new_pgbouncer.sh .pgbouncer) || { echo "NOT RUN: needs PgBouncer" >&2; exit 3; }; \
-		$(BIN)/python -m harness.cluster --pgbouncer "$$program" $(if $(SCENARIO),--scenarios $(SCENARIO)) $(if $(SHORT),--short) $(if $(TENANTS),--tenants $(TENANTS)) $(if $(COUNT),--times $(COUNT)) $(CLUSTER)
+		$(BIN)/python -m harness.cluster --pgbouncer "$$program" $(if $(SCENARIO),--only $(SCENARIO)) $(if $(SHORT),--short) $(if $(TENANTS),--tenants $(TENANTS)) $(if $(COUNT),--times $(COUNT)) $(CLUSTER)
 
 wheel: .venv/.runtime ## Build the wheel of a release in dist
 	@$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist .

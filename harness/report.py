@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table in Markdown, that can be read as it is."""
-    widths = [max(len(line[i]) for line in [columns, *lines]) for i in range(len(columns))]
-    return [
-        _line(columns, widths),
-        _line(["-" * max(width, 3) for width in widths], widths),
-        *(_line(line, widths) for line in lines),
-    ]
+def page(
+    about: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    lines: Sequence[str] = (),
+) -> str:
+    """Return a whole record: what it is *about*, the table, and *lines* below it."""
+    listed = [f"- {line}" for line in lines]
+    return "\n".join(
+        [
+            *(f"- {line}" for line in about),
+            "",
+            *_table(columns, cells),
+            *(["", *listed] if listed else []),
+        ]
+    )
 
 
 def put_into(document: Path, target: str, text: str) -> None:
@@ -23,6 +31,10 @@ def put_into(document: Path, target: str, text: str) -> None:
     document.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (cell.ljust(max(width, 3)) for cell, width in zip(cells, widths, strict=True))
-    return f"| {' | '.join(padded)} |"
+def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(3, *(len(line[i]) for line in [columns, *lines])) for i in range(len(columns))]
+    rows = [columns, ["-" * width for width in widths], *lines]
+    return [
+        f"| {' | '.join(cell.ljust(w) for cell, w in zip(row, widths, strict=True))} |"
+        for row in rows
+    ]

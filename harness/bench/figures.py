@@ -63,8 +63,8 @@ class Figure:
 
     @classmethod
     def of_end(cls, row: str, cause: str) -> "Figure":
-        """Return the figure of a row that a wrong answer has ended: it is not accepted."""
-        work = f"`{row}`: ended by a wrong answer"
+        """Return the figure of a row that an error has ended: it is not accepted."""
+        work = f"`{row}`: ended by an error"
         return cls(work=work, value=0, shown="nothing", bound=Bound(1), notes=[cause])
 
     @property

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.driver import Target
 from harness.machine import describe
 from harness.processes import ROOT
 from harness.prove.promise import Promise
-from harness.report import put_into, table
+from harness.report import page, put_into
 from tenantry.kit.clock import utc_now
 
 DOCUMENT = ROOT / "docs" / "trust.md"
@@ -16,6 +17,8 @@ HELD, NOT_HELD, NOT_SHOWN = "held", "NOT HELD", "not shown here"
 COLUMNS = ["", "promise", "what was done", "figure", "verdict", "date", "took"]
 PACKAGES = ("uvicorn", "asyncpg", "argon2-cffi", "pyjwt")
 COMMAND = "make prove PROVE=--record"
+VARIABLES = {"only": "PROMISE", "short": "SHORT", "plant": "PLANT", "seed": "SEED"}
+TARGET = Target("prove", DOCUMENT, VARIABLES, "PROVE", records_parts=True)
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,7 @@ def put(rows: Sequence[Row], about: Sequence[str], document: Path = DOCUMENT) ->
     found |= {row.promise.name: row.cells for row in rows}
     ordered = [found[name] for name in sorted(found, key=lambda name: int(name[1:]))]
     about = [f"last recorded {utc_now():%Y-%m-%d %H:%M} UTC, `{COMMAND}`", *about]
-    text = "\n".join([*(f"- {line}" for line in about), "", *table(COLUMNS, ordered)])
-    put_into(document, "prove", text)
+    put_into(document, TARGET.name, page(about, COLUMNS, ordered))
 
 
 def _recorded(document: Path) -> list[list[str]]:

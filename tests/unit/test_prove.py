@@ -39,13 +39,13 @@ class TestPromises:
 
     def test_refuse_an_unknown_name(self, capsys: pytest.CaptureFixture[str]):
         """An unknown promise is an error, not a run without faults."""
-        assert main(["--promises", "P43"]) == 2
+        assert main(["--only", "P43"]) == 2
         assert "P43" in capsys.readouterr().err
 
     @pytest.mark.parametrize("option", ["--short", "--plant=P3"])
     def test_are_recorded_whole_alone(self, option: str):
         """Neither the small version nor a planted fault gets into the document."""
-        assert main(["--record", "--promises", "P3", option]) == 2
+        assert main(["--record", "--only", "P3", option]) == 2
 
 
 class TestRecord:

@@ -5,10 +5,11 @@ passes of one round alone. No contender always follows the same one.
 """
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from harness.driver import say
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def take_turns(work: str, contenders: Sequence[Contender], rounds: int) -> Seen:
             milliseconds = one.run() / one.count * 1000
             one.check()
             seen[one.name].append(milliseconds)
-            show_progress(
+            say(
                 f"{work}, round {number + 1} of {rounds}: {one.name}: "
                 f"{shown(milliseconds)} ms for each of {one.count:,} (put back in {reset:.1f} s)"
             )
@@ -93,8 +94,3 @@ def shown(number: float) -> str:
     """Return *number* with three digits that say something."""
     digits = 0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 else 3
     return f"{number:,.{digits}f}"
-
-
-def show_progress(text: str) -> None:
-    """Print a line about the progress."""
-    print(text, file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import postgres
 from harness.bench.fleet.peers import alembic_project, dbmate, schemas
-from harness.bench.fleet.rounds import show_progress
+from harness.driver import say
 from harness.fleet import ours
 from harness.fleet.ours import Ours
 from harness.world import Size, make_world
@@ -93,11 +93,11 @@ class Yard:
     @functools.cached_property
     def schemas(self) -> schemas.Project:
         """A project of django-tenants, with as many schemas as there are tenants."""
-        show_progress(f"making {self.plan.postgresql} schemas with django-tenants")
+        say(f"making {self.plan.postgresql} schemas with django-tenants")
         return schemas.make_project(self._folder("django"), self.server_url, self.plan.postgresql)
 
     def _make(self, name: str, count: int) -> Ours:
-        show_progress(f"making {count:,} tenants ({name})")
+        say(f"making {count:,} tenants ({name})")
         world_folder = self.folder / name
         if name == "sqlite":
             return ours.make(make_world(world_folder, Size(1)), self._folder("files"), count, None)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from harness.bench.figures import Bound, Figure
-from harness.bench.fleet.rounds import show_progress
 from harness.bench.fleet.yard import Yard
+from harness.driver import say
 from harness.fleet.ours import Ours
 
 
@@ -27,7 +27,7 @@ def _measure(engine: str, ours: Ours, count: int, rounds: int) -> Figure:
         ran = ours.migrate_all(count)
         ratios.append(_last_over_first(ran.ends))
         rates.append(count / ran.seconds)
-        show_progress(f"growth, {engine}, round {number + 1} of {rounds}: {ratios[-1]:.2f}")
+        say(f"growth, {engine}, round {number + 1} of {rounds}: {ratios[-1]:.2f}")
     ratio, tenth = statistics.median(ratios), count // 10
     return Figure(
         work=f"{engine}: the last {tenth} of {count:,} tenants / the first {tenth} after warm-up",

@@ -1,9 +1,9 @@
 """Resident memory of a server that has migrated a few tenants, and many."""
 
 from harness.bench.figures import Figure
-from harness.bench.fleet.rounds import show_progress
 from harness.bench.fleet.serving import migrate_all, serving_process
 from harness.bench.fleet.yard import Yard
+from harness.driver import say
 from harness.fleet.ours import Ours, set_active
 
 RUNS = 3
@@ -26,7 +26,7 @@ def _measure(yard: Yard, engine: str, ours: Ours, many: int) -> Figure:
         set_active(ours, count)
         ours.tenants.reset(count)
         found[count] = _resident(yard, ours)
-        show_progress(f"memory, {engine}, {count:,} tenants: {found[count][-1]:.0f} MiB")
+        say(f"memory, {engine}, {count:,} tenants: {found[count][-1]:.0f} MiB")
     before = found[few][0]
     return Figure(
         work=f"{engine}, resident memory of a server: idle → {few:,} tenants migrated → {many:,}",

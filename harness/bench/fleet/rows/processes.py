@@ -5,9 +5,9 @@ import time
 from contextlib import ExitStack
 
 from harness.bench.figures import Bound, Figure
-from harness.bench.fleet.rounds import show_progress
 from harness.bench.fleet.serving import migrate_all, serving
 from harness.bench.fleet.yard import Yard
+from harness.driver import say
 
 # One process takes what the databases give, so a second one is not to cost anything; a few
 # per cent are what two runs of the same differ by.
@@ -33,9 +33,7 @@ def two_over_one(yard: Yard) -> list[Figure]:
                 migrate_all(port, ours)
                 seconds[processes].append(time.perf_counter() - began)
             ours.tenants.check_at_head(count)
-            show_progress(
-                f"processes, {processes}: {count / seconds[processes][-1]:,.0f} tenants a second"
-            )
+            say(f"processes, {processes}: {count / seconds[processes][-1]:,.0f} tenants a second")
     ratios = [one / two for one, two in zip(seconds[1], seconds[2], strict=True)]
     ratio = statistics.median(ratios)
     rates = [count / statistics.median(seconds[processes]) for processes in (1, 2)]
