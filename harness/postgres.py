@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import asyncpg
 
-from testkit.postgres import own_server
+from testkit.postgres import create_database, own_server
 
 # Of the defaults only what more than one process with its pools needs.
 SETTINGS = """
@@ -56,18 +57,9 @@ def careless(url: str) -> Iterator[None]:
         asyncio.run(_set(url, "on"))
 
 
-def create_database(url: str, name: str) -> str:
-    """Make an empty database, and return its URL."""
-
-    async def create() -> None:
-        connection = await asyncpg.connect(url)
-        try:
-            await connection.execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
-        finally:
-            await connection.close()
-
-    asyncio.run(create())
-    return url.rpartition("/")[0] + "/" + name
+def new_catalog(server_url: str) -> str:
+    """Make an empty database for a catalog, and return its URL."""
+    return create_database(server_url, f"catalog_{secrets.token_hex(6)}")
 
 
 async def _set(url: str, value: str) -> None:

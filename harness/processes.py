@@ -1,24 +1,25 @@
 """Processes that are measured: started on a separate core, sampled, ended."""
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import tenantry
 from harness import wire
 from harness.machine import TICKS_PER_SECOND, core_seconds, pinned
+from harness.waiting import comes_true
+from testkit.programs import free_port
 
 ROOT = Path(__file__).parents[1]
 # What is measured is what this process itself has imported, wherever that is.
 SOURCE = Path(tenantry.__file__).parents[1]
 START_SECONDS_MAX = 60
+START_TRIES_MAX = 5
 END_SECONDS_MAX = 20
 
 
@@ -34,13 +35,23 @@ class Process:
         pid: Of its process.
         port: Where it listens.
         core: Where it runs; None is anywhere.
-        written: Its standard error, with its access log.
+        written: All that it writes, with its access log.
     """
 
     pid: int
     port: int
     core: int | None
     written: Path
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def said(self) -> str:
+        """All that it has written."""
+        return self.written.read_text(errors="replace")
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of all its threads, in the kernel and outside."""
@@ -80,12 +91,12 @@ def started(
     arguments: Sequence[str],
     *,
     folder: Path,
-    core: int | None,
+    core: int | None = None,
     added: Mapping[str, str] | None = None,
     ready: str = "/",
     source: Path = SOURCE,
 ) -> Iterator[Process]:
-    """Run ``python -m …`` on *core* until the block ends.
+    """Run ``python -m …`` until the block ends.
 
     Args:
         name: Of its log.
@@ -99,20 +110,62 @@ def started(
     Raises:
         NotStarted: It ended, or did not answer in time.
     """
-    port = free_port()
-    written = folder / f"{name}-{port}.log"
     values = environment(source) | dict(added or {})
-    command = [sys.executable, "-m", *(one.format(port=port) for one in arguments)]
-    with written.open("wb") as log, nullcontext() if core is None else pinned(frozenset({core})):
-        process = subprocess.Popen(
-            command, cwd=folder, env=values, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
+    cores = None if core is None else frozenset({core})
+    process = None
+    for tried in range(1, START_TRIES_MAX + 1):
+        port = free_port()
+        written = folder / f"{name}-{port}.log"
+        command = [sys.executable, "-m", *(one.format(port=port) for one in arguments)]
+        with written.open("wb") as log, nullcontext() if cores is None else pinned(cores):
+            process = subprocess.Popen(
+                command, cwd=folder, env=values, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        if _is_ready(process, port, ready):
+            break
+        _end(process)
+        said = written.read_text(errors="replace")
+        # Another process may have taken the port.
+        if tried == START_TRIES_MAX or "is taken" not in said:
+            raise NotStarted(f"{command!r}:\n{said[-4000:]}")
+    assert process is not None
     try:
-        _wait(process, port, ready, written)
         yield Process(process.pid, port, core, written)
     finally:
         _end(process)
         written.unlink(missing_ok=True)
+
+
+def serving(
+    folder: Path,
+    variables: Mapping[str, str],
+    *,
+    name: str = "serve",
+    module: Sequence[str] = ("tenantry",),
+    options: Sequence[str] = (),
+    core: int | None = None,
+    source: Path = SOURCE,
+) -> AbstractContextManager[Process]:
+    """Run ``tenantry serve`` as an operator does, until the block ends; see `started`.
+
+    Args:
+        folder: Of the process.
+        variables: Of its environment.
+        name: Of its log.
+        module: What is run instead of ``tenantry``.
+        options: Of the command, besides the port.
+        core: Of all its threads; None is any.
+        source: The folder of the package.
+    """
+    return started(
+        name,
+        [*module, "serve", "--port", "{port}", *options],
+        folder=folder,
+        core=core,
+        added=variables,
+        ready="/readyz",
+        source=source,
+    )
 
 
 def environment(source: Path = SOURCE) -> dict[str, str]:
@@ -125,25 +178,15 @@ def environment(source: Path = SOURCE) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
-    """Return a free port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait(process: "subprocess.Popen[bytes]", port: int, path: str, written: Path) -> None:
-    until = time.monotonic() + START_SECONDS_MAX
+def _is_ready(process: "subprocess.Popen[bytes]", port: int, path: str) -> bool:
     request = wire.request("GET", path)
-    while time.monotonic() < until:
-        if process.poll() is not None:
-            break
-        try:
-            if wire.ask(port, request).status < 500:
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise NotStarted(f"{process.args!r}:\n{written.read_text()[-4000:]}")
+
+    def answers_or_ended() -> bool:
+        with suppress(OSError):
+            return wire.ask(port, request).status < 500
+        return process.poll() is not None
+
+    return comes_true(answers_or_ended, START_SECONDS_MAX) and process.poll() is None
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

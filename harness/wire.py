@@ -63,13 +63,13 @@ def request(
     return "\r\n".join([*lines, "", ""]).encode() + content
 
 
-def ask(port: int, wire: bytes) -> Answer:
+def ask(port: int, wire: bytes, *, seconds: float = ANSWER_SECONDS_MAX) -> Answer:
     """Return the answer to one request, over a connection of its own.
 
     Raises:
         OSError: There is no listener, or the connection broke.
     """
-    with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS_MAX) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
         connection.sendall(wire)
         got = b""
         while length_of(got) != len(got):

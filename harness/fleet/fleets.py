@@ -1,7 +1,6 @@
 """Fleets for the checks: many equal tenants, with revisions that can be undone."""
 
 import random
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -94,8 +93,7 @@ class Fleet:
     @property
     def catalog_url(self) -> str:
         """The URL of the catalog."""
-        found = self.environment.get("TENANTRY_CATALOG_URL")
-        return found or f"sqlite:///{self.environment['TENANTRY_DATA_DIR']}/catalog.db"
+        return self.ours.world.catalog_url
 
     def undo(self) -> None:
         """Undo the pending revisions in every tenant."""
@@ -182,10 +180,7 @@ def make_fleet(
         live: Whether the pending revisions are run live.
         settings: Of the processes that work on it, such as ``log_level``.
     """
-    catalog = None
-    if server_url is not None:
-        name = f"catalog_{secrets.token_hex(6)}"
-        catalog = postgres.create_database(catalog_on or server_url, name)
+    catalog = postgres.new_catalog(catalog_on) if catalog_on else None
     world = make_world(folder, Size(1), catalog_url=catalog, server_url=server_url)
     made = ours.make(world, folder / "fleet", count, server_url)
     made.tenants.reset(count)

@@ -6,6 +6,7 @@ long before.
 """
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from uuid import UUID
 
+from harness import wire
+from harness.api import MIGRATE_ALL, as_admin
 from harness.fleet.history import HISTORY, PENDING, write_alembic
 from harness.fleet.tenants import NotMigrated, Tenants, make_templates
-from harness.world import World
+from harness.world import World, settings_of
 from tenantry.catalog import runs, tenants
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.tenants import Tenant, TenantState
@@ -27,6 +30,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 
 ADDED_AT_ONCE = 50
+CALL_SECONDS_MAX = 300
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,24 @@ class Ours:
             NotMigrated: It has failed, or was over other tenants.
         """
         folder = self.live_revisions if live else self.revisions
-        ran, run = process.run(_migrate_all(_settings(self.world, folder)))
+        ran, run = process.run(
+            _migrate_all(settings_of(self.world.environment, tenant_migrations=folder))
+        )
         if (run.total_count, run.success_count) != (count, count):
             raise NotMigrated(f"{run.success_count} of {run.total_count} succeeded, not {count}")
         return ran
+
+
+def call_migrate_all(port: int, ours: Ours) -> None:
+    """Call migrate-all of the server on *port*, and wait for the end.
+
+    Raises:
+        NotMigrated: The answer is another than that everything succeeded.
+    """
+    call = wire.request("POST", MIGRATE_ALL, headers=as_admin(ours.world))
+    answer = wire.ask(port, call, seconds=CALL_SECONDS_MAX)
+    if answer.status != 200 or json.loads(answer.body)["data"]["failed"]:
+        raise NotMigrated(f"{answer.status}: {answer.body[:500]!r}")
 
 
 def make(world: World, folder: Path, count: int, server_url: str | None) -> Ours:
@@ -97,14 +115,16 @@ def make(world: World, folder: Path, count: int, server_url: str | None) -> Ours
     """
     folder.mkdir(exist_ok=True)
     revisions = write_alembic(folder / "history", HISTORY)
-    made = asyncio.run(_multiply(_settings(world, revisions), count))
+    made = asyncio.run(
+        _multiply(settings_of(world.environment, tenant_migrations=revisions), count)
+    )
     ids, urls = zip(*made, strict=True)
     return Ours(world, folder, ids, make_templates(urls[0], server_url, folder)(urls))
 
 
 def set_active(ours: Ours, count: int) -> None:
     """Let the first *count* tenants be active, and the others not."""
-    asyncio.run(_set_active(_settings(ours.world, ours.revisions), ours.ids, count))
+    asyncio.run(_set_active(settings_of(ours.environment()), ours.ids, count))
 
 
 async def _set_active(settings: Settings, ids: Sequence[UUID], count: int) -> None:
@@ -164,10 +184,3 @@ async def _add(services: Services, tenant: Tenant) -> None:
     await tenants.add(services.catalog, tenant, worker_id=worker_id)
     async with services.catalog.change(system_context("bench"), "bench", tenant.id) as session:
         await tenants.set_ready(session, tenant.id, worker_id=worker_id, revision="0012")
-
-
-def _settings(world: World, revisions: Path) -> Settings:
-    values = {
-        name.removeprefix("TENANTRY_").lower(): value for name, value in world.environment.items()
-    }
-    return Settings(_env_file=None, tenant_migrations=revisions, **values)  # type: ignore[arg-type, call-arg]

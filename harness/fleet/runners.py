@@ -13,6 +13,7 @@ from uuid import UUID
 
 import uvloop
 
+from harness.world import settings_of
 from tenantry.kit import log
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
@@ -95,9 +96,3 @@ def _next(to_parent: Connection) -> str:
         return str(to_parent.recv())
     except EOFError:
         os._exit(1)  # the parent process is gone
-
-
-def settings_of(environment: Mapping[str, str]) -> Settings:
-    """Return the settings that *environment* makes."""
-    values = {name.removeprefix("TENANTRY_").lower(): one for name, one in environment.items()}
-    return Settings(_env_file=None, **values)  # type: ignore[arg-type, call-arg]

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from harness.prove.calls import MIGRATE_ALL, POSTS, Line, as_admin, signed_in
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.api import MIGRATE_ALL, POSTS, as_admin, signed_in
+from harness.fleet.fleets import ENGINES
+from harness.prove.calls import Line
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import Tenant, World
 from tenantry.db.urls import sqlite_path
 from testkit.postgres import find_binaries
@@ -145,12 +147,8 @@ class _Backups:
 
     def _url(self, tenant: Tenant) -> str:
         """Return the URL of the database that the tenant has now."""
-        folder = self.world.environment["TENANTRY_DATA_DIR"]
-        catalog = self.world.environment.get(
-            "TENANTRY_CATALOG_URL", f"sqlite:///{folder}/catalog.db"
-        )
         read = "SELECT database_name FROM tenant WHERE id = ?"
-        ((name,),) = Raw(catalog).run(read, UUID(tenant.id))
+        ((name,),) = Raw(self.world.catalog_url).run(read, UUID(tenant.id))
         path = sqlite_path(tenant.url)
         if path is None:
             return f"{tenant.url.rpartition('/')[0]}/{name}"

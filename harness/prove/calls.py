@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from harness.world import Tenant, World
+from harness.api import LOGIN, Headers, key_of
+from harness.world import Tenant
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -16,20 +17,6 @@ Made = TypeVar("Made")
 SECONDS_MAX = 60.0
 LIMIT_BYTES = 4 * 2**20
 LOOPBACK = "127.0.0.1"
-PROFILE = "/api/tenant/auth/profile"
-CHANGE_PASSWORD = "/api/tenant/auth/change-password"
-LOGIN = "/api/tenant/auth/login"
-ADMIN_LOGIN = "/api/admin/auth/login"
-POSTS = "/api/tenant/blog/posts"
-PUBLIC_POSTS = "/api/public/blog/posts"
-MODULES = "/api/tenant/modules"
-TENANTS = "/api/admin/tenants"
-ADMINS = "/api/admin/admins"
-MIGRATE_ALL = "/api/admin/tenants/migrate-all"
-HISTORY = "/api/admin/tenants/migration-history"
-AUDIT = "/api/admin/audit-log"
-
-Headers = Mapping[str, str]
 
 
 class CutShort(ConnectionError):
@@ -214,26 +201,6 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
         body += (await reader.readexactly(size + 2))[:-2]
     await reader.readuntil(b"\r\n")
     return body
-
-
-def key_of(tenant: Tenant) -> dict[str, str]:
-    """Return the header of a tenant's API key."""
-    return {"x-api-key": tenant.api_key}
-
-
-def bearer(token: str) -> dict[str, str]:
-    """Return the header of a bearer token."""
-    return {"authorization": f"Bearer {token}"}
-
-
-def signed_in(tenant: Tenant, user: int = 0) -> dict[str, str]:
-    """Return the headers of a user of *tenant*."""
-    return key_of(tenant) | bearer(tenant.users[user].token)
-
-
-def as_admin(world: World) -> dict[str, str]:
-    """Return the headers of the admin."""
-    return bearer(world.admin_token)
 
 
 async def each(

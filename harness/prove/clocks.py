@@ -7,22 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from harness.fleet.fleets import Fleet, make_fleet
+from harness.api import HISTORY, MIGRATE_ALL, MODULES, TENANTS, as_admin, bearer, key_of
+from harness.fleet.fleets import ENGINES, Fleet, make_fleet
 from harness.processes import Process
-from harness.prove.calls import (
-    HISTORY,
-    MIGRATE_ALL,
-    MODULES,
-    TENANTS,
-    Answer,
-    Line,
-    as_admin,
-    bearer,
-    key_of,
-    login,
-)
+from harness.prove.calls import Answer, Line, login
 from harness.prove.login import WRONG
-from harness.prove.promise import ENGINES, Figure, NotShown, Promise, Stage
+from harness.prove.promise import Figure, NotShown, Promise, Stage
 from harness.world import PASSWORD, Tenant, World
 from tenantry.kit.clock import utc_now
 

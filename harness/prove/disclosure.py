@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from harness.processes import Process
-from harness.prove.calls import (
+from harness.api import (
     ADMIN_LOGIN,
     LOGIN,
     MIGRATE_ALL,
@@ -17,16 +16,15 @@ from harness.prove.calls import (
     PROFILE,
     PUBLIC_POSTS,
     TENANTS,
-    Answer,
-    Line,
     as_admin,
     bearer,
     key_of,
-    login,
     signed_in,
 )
-from harness.prove.passwords import world_catalog
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.fleet.fleets import ENGINES
+from harness.processes import Process
+from harness.prove.calls import Answer, Line, login
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, SECRET_KEY, Tenant, World
 from tenantry.api.table import ENDPOINTS
 from tenantry.db.urls import sqlite_path
@@ -87,7 +85,7 @@ def _kept(stage: Stage, world: World) -> Iterator[tuple[str, bytes]]:
     for path in Path(world.environment["TENANTRY_DATA_DIR"]).rglob("*"):
         if path.is_file():
             yield path.name, path.read_bytes()
-    for url in (world_catalog(world), *(tenant.url for tenant in world.tenants)):
+    for url in (world.catalog_url, *(tenant.url for tenant in world.tenants)):
         yield "a database", Raw(url).dump().encode()
         if sqlite_path(url) is None:
             dump = subprocess.run(

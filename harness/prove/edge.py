@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.prove.calls import LOGIN, PROFILE, Line, key_of, percentile, raw, request, signed_in
+from harness.api import LOGIN, PROFILE, key_of, signed_in
+from harness.prove.calls import Line, percentile, raw, request
 from harness.prove.promise import Figure, Promise, Stage
 from harness.world import Tenant, World
 

@@ -7,21 +7,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from harness.fleet.fleets import Fleet, make_fleet
+from harness.api import LOGIN, MIGRATE_ALL, MODULES, PROFILE, as_admin, key_of, signed_in
+from harness.fleet.fleets import ENGINES, Fleet, make_fleet
 from harness.processes import Process
-from harness.prove.calls import (
-    LOGIN,
-    MIGRATE_ALL,
-    MODULES,
-    PROFILE,
-    Line,
-    as_admin,
-    key_of,
-    percentile,
-    signed_in,
-)
+from harness.prove.calls import Line, percentile
 from harness.prove.outages import is_zombie
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, World
 
 EXIT_SECONDS_MAX = 20.0

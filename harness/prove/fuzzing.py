@@ -7,8 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.prove.calls import MIGRATE_ALL, TENANTS, Answer, Line, as_admin, key_of, signed_in
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.api import MIGRATE_ALL, TENANTS, as_admin, key_of, signed_in
+from harness.fleet.fleets import ENGINES
+from harness.prove.calls import Answer, Line
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import Tenant, World
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.openapi import statuses, successes

@@ -6,12 +6,14 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from harness.api import PROFILE, signed_in
+from harness.fleet.fleets import ENGINE_NAMES, ENGINES
 from harness.processes import Process
-from harness.prove.calls import PROFILE, Answer, Line, each, login, percentile, signed_in
+from harness.prove.calls import Answer, Line, each, login, percentile
 from harness.prove.faults_inside import COUNT_HASHES, HASHED
 from harness.prove.login import PROXIES, TRUSTING, WRONG
 from harness.prove.passwords import HASH_MIB
-from harness.prove.promise import ENGINE_NAMES, ENGINES, Figure, Promise, Stage
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, World
 from testkit.raw_sql import Raw
 

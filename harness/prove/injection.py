@@ -9,8 +9,10 @@ from typing import Any
 
 import psycopg
 
-from harness.prove.calls import TENANTS, Answer, Line, as_admin
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.api import TENANTS, as_admin
+from harness.fleet.fleets import ENGINES
+from harness.prove.calls import Answer, Line
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, World
 
 # What clients send in place of a name; the service may refuse one, but must not act on it.

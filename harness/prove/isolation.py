@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from harness.processes import Process
-from harness.prove.calls import (
+from harness.api import (
     ADMINS,
     HISTORY,
     MIGRATE_ALL,
@@ -18,15 +17,15 @@ from harness.prove.calls import (
     PROFILE,
     PUBLIC_POSTS,
     TENANTS,
-    Answer,
-    Line,
     as_admin,
     bearer,
     key_of,
-    login,
     signed_in,
 )
-from harness.prove.promise import ENGINE_NAMES, ENGINES, Figure, Promise, Stage
+from harness.fleet.fleets import ENGINE_NAMES, ENGINES
+from harness.processes import Process
+from harness.prove.calls import Answer, Line, login
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, Tenant, World
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS

@@ -5,10 +5,12 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from harness.api import ADMIN_LOGIN, LOGIN, TENANTS, as_admin, key_of
+from harness.fleet.fleets import ENGINES
 from harness.processes import Process
-from harness.prove.calls import ADMIN_LOGIN, LOGIN, TENANTS, Answer, Line, as_admin, key_of, login
+from harness.prove.calls import Answer, Line, login
 from harness.prove.faults_inside import COUNT_HASHES, HASHED
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import Tenant, World
 
 WRONG = "a wrong and quite long passphrase"

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.api import AUDIT, HISTORY, MIGRATE_ALL, TENANTS, as_admin
 from harness.finding import Finding
-from harness.prove.calls import AUDIT, HISTORY, MIGRATE_ALL, TENANTS, Line, as_admin
-from harness.prove.passwords import world_catalog
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.fleet.fleets import ENGINES
+from harness.prove.calls import Line
+from harness.prove.promise import Figure, Promise, Stage
 from harness.torture import broken, crowd, hangups, kills
 from harness.torture.scale import SHORT, WHOLE, Scale
 from harness.world import World
@@ -74,7 +75,7 @@ def p37(stage: Stage) -> Figure:
 
 
 async def _keep_history(world: World, port: int, runs: int, faults: list[str]) -> None:
-    catalog = Raw(world_catalog(world))
+    catalog = Raw(world.catalog_url)
     async with Line(port, as_admin(world)) as line:
         changed = f"{TENANTS}/{world.tenants[0].id}"
         for number in range(runs):

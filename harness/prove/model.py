@@ -7,21 +7,19 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.prove.calls import (
+from harness.api import (
     CHANGE_PASSWORD,
     MIGRATE_ALL,
     MODULES,
     PROFILE,
     TENANTS,
-    Answer,
-    Line,
     as_admin,
     bearer,
-    each,
     key_of,
-    login,
 )
-from harness.prove.promise import ENGINE_NAMES, ENGINES, Figure, Promise, Stage
+from harness.fleet.fleets import ENGINE_NAMES, ENGINES
+from harness.prove.calls import Answer, Line, each, login
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, Tenant, World
 
 STEPS = 50

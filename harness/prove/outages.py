@@ -10,18 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from harness import postgres
+from harness.api import LOGIN, MIGRATE_ALL, MODULES, PROFILE, TENANTS, as_admin, key_of, signed_in
 from harness.processes import Process
-from harness.prove.calls import (
-    LOGIN,
-    MIGRATE_ALL,
-    MODULES,
-    PROFILE,
-    TENANTS,
-    Line,
-    as_admin,
-    key_of,
-    signed_in,
-)
+from harness.prove.calls import Line
 from harness.prove.isolation import busy_connections
 from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, World
@@ -150,7 +141,7 @@ def p30(stage: Stage) -> Figure:
     """Restart the server of the catalog under load."""
     restarts = stage.size(20, 2)
     with own_server() as catalog:
-        url = postgres.create_database(catalog.url, "catalog_restarted")
+        url = postgres.new_catalog(catalog.url)
         world = stage.world("postgresql", 4, users=2, catalog_url=url)
         with stage.serving(world) as process:
             load = _Load(world, process)

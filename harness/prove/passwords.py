@@ -6,10 +6,12 @@ import re
 
 import argon2
 
+from harness.api import LOGIN, TENANTS, as_admin, key_of
+from harness.fleet.fleets import ENGINES
 from harness.processes import Process
-from harness.prove.calls import LOGIN, TENANTS, Answer, Line, as_admin, key_of, login
+from harness.prove.calls import Answer, Line, login
 from harness.prove.login import TRUSTING
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, World
 from testkit.raw_sql import Raw
 
@@ -69,20 +71,12 @@ async def _check_hashes(world: World, port: int, users: int, faults: list[str]) 
         if not answer.ok:
             faults.append(f"the older hash was refused: {answer}")
     rows = [str(row[0]) for row in raw.run("SELECT password_hash FROM tenantry_user")]
-    rows += [
-        str(row[0]) for row in Raw(world_catalog(world)).run("SELECT password_hash FROM admin")
-    ]
+    rows += [str(row[0]) for row in Raw(world.catalog_url).run("SELECT password_hash FROM admin")]
     for row in rows:
         found = FORM.fullmatch(row)
         if not found or int(found[1]) < MEMORY_KIB_MIN or int(found[2]) < TIME_COST_MIN:
             faults.append(f"stored: {row[:40]}")
     return len(rows)
-
-
-def world_catalog(world: World) -> str:
-    """Return the URL of the catalog."""
-    found = world.environment.get("TENANTRY_CATALOG_URL")
-    return found or f"sqlite:///{world.environment['TENANTRY_DATA_DIR']}/catalog.db"
 
 
 def p6(stage: Stage) -> Figure:

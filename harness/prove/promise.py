@@ -2,22 +2,19 @@
 
 import functools
 import random
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from harness import postgres
-from harness.processes import ROOT, SOURCE, Process, started
+from harness.processes import ROOT, SOURCE, Process, serving
 from harness.world import Size, World, make_world
 from testkit.postgres import Server, own_server
 
 Value = TypeVar("Value")
 
-ENGINES = ("sqlite", "postgresql")
-ENGINE_NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 FAULTS = "PROVE_FAULTS"
 SITE = ROOT / "harness" / "prove" / "site"
 FAULTS_SHOWN_MAX = 5
@@ -102,16 +99,16 @@ class Stage:
         folder = self.folder / f"{engine}-{name}"
         if engine == "sqlite":
             return make_world(folder, Size(tenants, users))
-        catalog = urls.get("catalog_url") or self.new_database()
-        server_url = urls.get("server_url") or self.postgres.url
-        return make_world(folder, Size(tenants, users), catalog_url=catalog, server_url=server_url)
+        urls.setdefault("server_url", self.postgres.url)
+        return make_world(folder, Size(tenants, users), **urls)
 
     def new_database(self) -> str:
         """Create an empty database on our PostgreSQL server, and return its URL."""
-        return postgres.create_database(self.postgres.url, f"catalog_{secrets.token_hex(6)}")
+        return postgres.new_catalog(self.postgres.url)
 
-    @contextmanager
-    def serving(self, world: World, *instruments: str, **settings: str) -> Iterator[Process]:
+    def serving(
+        self, world: World, *instruments: str, **settings: str
+    ) -> AbstractContextManager[Process]:
         """Run ``tenantry serve`` over *world* until the block ends.
 
         Args:
@@ -119,15 +116,7 @@ class Stage:
             instruments: Named in `harness.prove.plants`, to observe the process.
             settings: That differ from the defaults; a name in capitals is a variable.
         """
-        with started(
-            "serve",
-            ["tenantry", "serve", "--port", "{port}"],
-            folder=self.folder,
-            core=None,
-            added=self.environment(world, *instruments, **settings),
-            ready="/readyz",
-        ) as process:
-            yield process
+        return serving(self.folder, self.environment(world, *instruments, **settings))
 
     def environment(self, world: World, *instruments: str, **settings: str) -> dict[str, str]:
         """Return the variables of a process over *world*, with the planted faults."""

@@ -8,8 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from harness.processes import Process
-from harness.prove.calls import (
+from harness.api import (
     ADMINS,
     CHANGE_PASSWORD,
     MODULES,
@@ -17,17 +16,15 @@ from harness.prove.calls import (
     PROFILE,
     PUBLIC_POSTS,
     TENANTS,
-    Answer,
-    Line,
     as_admin,
     bearer,
-    each,
     key_of,
-    login,
-    percentile,
     signed_in,
 )
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.fleet.fleets import ENGINES
+from harness.processes import Process
+from harness.prove.calls import Answer, Line, each, login, percentile
+from harness.prove.promise import Figure, Promise, Stage
 from harness.prove.tokens import REFUSED
 from harness.world import PASSWORD, Tenant, World
 from tenantry.kit.clock import utc_now

@@ -3,9 +3,11 @@
 import asyncio
 import re
 
-from harness.prove.calls import Line, bearer, each
+from harness.api import bearer
+from harness.fleet.fleets import ENGINES
+from harness.prove.calls import Line, each
 from harness.prove.isolation import GARBAGE
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
+from harness.prove.promise import Figure, Promise, Stage
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS
 from testkit.decision_table import level_of

@@ -16,10 +16,12 @@ from pathlib import Path
 
 import psycopg
 
+from harness.api import MIGRATE_ALL, POSTS, PROFILE, as_admin, signed_in
+from harness.fleet.fleets import ENGINE_NAMES
 from harness.machine import filesystem
 from harness.processes import Process
-from harness.prove.calls import MIGRATE_ALL, POSTS, PROFILE, Line, as_admin, each, login, signed_in
-from harness.prove.promise import ENGINE_NAMES, Figure, NotShown, Promise, Stage
+from harness.prove.calls import Line, each, login
+from harness.prove.promise import Figure, NotShown, Promise, Stage
 from harness.world import PASSWORD, Size, Tenant, World, make_world
 from tenantry.db.urls import sqlite_path
 from testkit.postgres import MEMORY, MEMORY_BYTES_MIN

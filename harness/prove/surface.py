@@ -5,21 +5,20 @@ import base64
 import json
 import time
 
-from harness.prove.calls import (
+from harness.api import (
     ADMINS,
     HISTORY,
     MIGRATE_ALL,
     MODULES,
     TENANTS,
-    Line,
     as_admin,
     bearer,
     key_of,
-    request,
     signed_in,
 )
-from harness.prove.passwords import world_catalog
-from harness.prove.promise import ENGINE_NAMES, ENGINES, Figure, Promise, Stage
+from harness.fleet.fleets import ENGINE_NAMES, ENGINES
+from harness.prove.calls import Line, request
+from harness.prove.promise import Figure, Promise, Stage
 from harness.world import World
 from tenantry.api.table import ENDPOINTS
 from testkit.decision_table import level_of
@@ -115,7 +114,7 @@ async def _watch_until_disabled(world: World, port: int, faults: list[str]) -> f
 
 def _keep_open(world: World, run_id: str) -> None:
     """Make a run that has ended one that goes on, so that its stream does."""
-    catalog = Raw(world_catalog(world))
+    catalog = Raw(world.catalog_url)
     sqlite = catalog.path is not None
     catalog.run(
         "UPDATE migration_run SET finished_at = NULL WHERE id = ?",

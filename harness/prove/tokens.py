@@ -14,26 +14,15 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from harness.fleet.runners import settings_of
-from harness.prove.calls import (
-    ADMINS,
-    MODULES,
-    POSTS,
-    TENANTS,
-    Line,
-    bearer,
-    key_of,
-    login,
-    percentile,
-)
-from harness.prove.promise import ENGINES, Figure, Promise, Stage
-from harness.world import PASSWORD, World
+from harness.api import ADMINS, MODULES, POSTS, TENANTS, bearer, key_of
+from harness.fleet.fleets import ENGINES
+from harness.prove.calls import Line, login, percentile
+from harness.prove.promise import Figure, Promise, Stage
+from harness.world import PASSWORD, World, settings_of
 from tenantry.kit.clock import utc_now
 from tenantry.services import open_services
 
 FORGED_MS_MAX = 5.0
-
-MCP_PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 HOUR = 3_600
 

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from harness.api import MIGRATE_ALL, admin_client, newest_runs
 from harness.finding import Finding
 from harness.fleet.fleets import ENGINE_NAMES, Fleet, make_fleet, on_both
 from harness.fleet.history import PENDING, Step
-from harness.serving import MIGRATE_ALL, Server, admin, newest_runs, serving
+from harness.processes import Process, serving
 from harness.torture.scale import Scale
 from tenantry.db.urls import sqlite_path
 from testkit import raw_sql
@@ -148,9 +149,9 @@ def _check(
     )
 
 
-async def _migrate(server: Server, fleet: Fleet) -> tuple[dict[str, str], Any, float]:
+async def _migrate(server: Process, fleet: Fleet) -> tuple[dict[str, str], Any, float]:
     """Return every text about a run, its result, and how long it took."""
-    async with admin(server, fleet.ours.world.admin_token) as client:
+    async with admin_client(server, fleet.ours.world) as client:
         began = time.monotonic()
         answer = await client.post(MIGRATE_ALL)
         seconds = time.monotonic() - began

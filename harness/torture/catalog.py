@@ -5,15 +5,18 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 import httpx
 
+from harness.api import MIGRATE_ALL, admin_client
 from harness.finding import Finding
 from harness.fleet.fleets import Fleet, make_fleet
-from harness.serving import MIGRATE_ALL, Server, admin, serving
+from harness.processes import Process, serving
 from harness.torture.scale import Scale
+from harness.waiting import comes_true
 from testkit import raw_sql
 from testkit.postgres import Server as PostgresServer
 from testkit.postgres import own_server
@@ -76,7 +79,7 @@ class _Restarts:
     """
 
     fleet: Fleet
-    serving: Server
+    serving: Process
     catalog: PostgresServer
     chance: random.Random
     length: float = 1.0
@@ -108,27 +111,29 @@ class _Restarts:
                 self._fault(f"the caller got {status}")
         self.hits += hit
         self.length *= 1 if hit else 0.8
-        while await asyncio.to_thread(self._is_unfinished, run):
-            if time.monotonic() - began > END_SECONDS_MAX:
-                self._fault(f"the run has not ended {END_SECONDS_MAX} s after the catalog was back")
-                return
-            await asyncio.sleep(0.05)
+        ended = partial(comes_true, lambda: not self._is_unfinished(run), END_SECONDS_MAX)
+        if not await asyncio.to_thread(ended):
+            self._fault(f"the run has not ended {END_SECONDS_MAX} s after the catalog was back")
+            return
         self.longest = max(self.longest, time.monotonic() - began)
         await asyncio.to_thread(self._check, run)
 
     def _admin(self) -> httpx.AsyncClient:
-        return admin(self.serving, self.fleet.ours.world.admin_token)
+        return admin_client(self.serving, self.fleet.ours.world)
 
     def _under_way(self) -> UUID:
         """Return the run that has just begun."""
         with self.fleet.catalog() as catalog:
             known = {run.id for run in catalog.runs() if run.is_finished}
-            until = time.monotonic() + BEGIN_SECONDS_MAX
-            while time.monotonic() < until:
-                for run in catalog.runs():
-                    if run.id not in known:
-                        return run.id
-        raise TimeoutError("no run has begun")
+            new: list[UUID] = []
+
+            def has_begun() -> bool:
+                new.extend(run.id for run in catalog.runs() if run.id not in known)
+                return bool(new)
+
+            if not comes_true(has_begun, BEGIN_SECONDS_MAX):
+                raise TimeoutError("no run has begun")
+            return new[0]
 
     def _is_unfinished(self, run_id: UUID) -> bool:
         with self.fleet.catalog() as catalog:

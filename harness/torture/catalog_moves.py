@@ -75,7 +75,7 @@ class _Stage:
         name = f"catalog_{secrets.token_hex(6)}"
         if self.chance.random() < 0.5:
             return f"sqlite:///{self.folder}/{name}.db"
-        return str(postgres.create_database(self.server_url, name))
+        return postgres.new_catalog(self.server_url)
 
 
 def check(
@@ -106,7 +106,7 @@ def _make_stage(engine: str, folder: Path, server_url: str, chance: random.Rando
     }
     catalog = f"sqlite:///{folder}/first.db"
     if engine == "postgresql":
-        catalog = postgres.create_database(server_url, f"catalog_{secrets.token_hex(6)}")
+        catalog = postgres.new_catalog(server_url)
     stage = _Stage(engine, folder, server_url, environment, catalog, chance)
     stage.must("tenant", "create", SHOP, "--owner-email", "a@example.com")
     names = [name for name in columns(catalog, "audit_entry") if name != "id"]

@@ -17,6 +17,7 @@ from harness.fleet.fleets import ENGINE_NAMES, on_both
 from harness.torture.commands import run_command
 from harness.torture.scale import Scale
 from harness.torture.writer import TABLE, Writer
+from harness.waiting import comes_true
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
 from tenantry.db.urls import sqlite_path
@@ -254,12 +255,8 @@ def _check_writes(stage: _Stage) -> None:
         stored = {row[0] for row in query("SELECT id FROM written")}
     if lost := [one for one in before[:count] if one not in stored]:
         stage.fault(f"{len(lost)} of {count} acknowledged writes are lost, such as {lost[:3]}")
-    until = time.monotonic() + WRITABLE_SECONDS_MAX
-    while len(stage.writer.acknowledged) == count:
-        if time.monotonic() > until:
-            stage.fault("the moved tenant accepts no writes")
-            return
-        time.sleep(0.05)
+    if not comes_true(lambda: len(stage.writer.acknowledged) > count, WRITABLE_SECONDS_MAX):
+        stage.fault("the moved tenant accepts no writes")
 
 
 def _databases(stage: _Stage) -> set[str]:

@@ -11,11 +11,12 @@ from uuid import UUID
 
 import httpx
 
+from harness.api import MIGRATE_ALL, admin_client, newest_runs
 from harness.finding import Finding
 from harness.fleet.fleets import ENGINE_NAMES, NAMES, Fleet, make_fleet, on_both
 from harness.fleet.runners import Runner
 from harness.fleet.states import State
-from harness.serving import MIGRATE_ALL, admin, newest_runs, serving
+from harness.processes import serving
 from harness.torture.scale import Scale
 
 CALLERS = 5
@@ -66,17 +67,17 @@ def _two_processes(
     folder: Path, fleet: Fleet, engine: str
 ) -> Iterator[Sequence[httpx.AsyncClient]]:
     """Yield clients of the servers: on SQLite there is one, and the other process is a worker."""
-    token = fleet.ours.world.admin_token
+    world = fleet.ours.world
     with ExitStack() as stack:
         first = stack.enter_context(serving(folder, fleet.environment))
         if engine == "postgresql":
             second = stack.enter_context(serving(folder, fleet.environment))
-            yield [admin(first, token), admin(second, token)]
+            yield [admin_client(first, world), admin_client(second, world)]
             return
         worker = Runner(fleet.environment)
         stack.callback(worker.kill)
         worker.wait_ready()
-        yield [admin(first, token)]
+        yield [admin_client(first, world)]
 
 
 async def _rounds(

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness import wire
-from harness.bench.fleet.serving import migrate_all
+from harness.api import MIGRATE_ALL
 from harness.finding import Finding
-from harness.fleet.fleets import ENGINE_NAMES, Catalog, Fleet, Run, make_fleet, on_both
-from harness.serving import MIGRATE_ALL, Server, serving
+from harness.fleet.fleets import ENGINE_NAMES, Fleet, Run, make_fleet, on_both
+from harness.fleet.ours import call_migrate_all
+from harness.processes import Process, serving
 from harness.torture.scale import Scale
+from harness.waiting import comes_true
 
 END_SECONDS_MAX = 30
 TOGETHER = 4
@@ -54,7 +56,8 @@ def _check(
             sent += callers
             # A client that disconnected before its request was read has no run.
             early = _logged_statuses(server, 1 + sent).count(400)
-            _wait_until_ended(catalog, faults)
+            if not comes_true(lambda: all(r.is_finished for r in catalog.runs()), END_SECONDS_MAX):
+                faults.append(f"a run has not ended after {END_SECONDS_MAX} s")
             runs = catalog.runs()[: len(catalog.runs()) - known]
             progress(f"hang-ups, {engine}: {len(runs)} of {scale.hangups}, {len(faults)} faults")
     finished = sum(run.is_finished for run in runs)
@@ -71,27 +74,27 @@ def _check(
     )
 
 
-def _logged_statuses(server: Server, requests: int) -> list[int]:
+def _logged_statuses(server: Process, requests: int) -> list[int]:
     """Return the statuses of all *requests*, when the server has dealt with each of them."""
-    until = time.monotonic() + END_SECONDS_MAX
-    while True:
-        lines = [json.loads(line) for line in server.program.stderr.splitlines()]
-        statuses = [one["status"] for one in lines if one.get("path") == MIGRATE_ALL]
-        if len(statuses) >= requests or time.monotonic() > until:
-            return statuses
-        time.sleep(0.05)
+
+    def statuses() -> list[int]:
+        lines = [json.loads(line) for line in server.said.splitlines() if line.startswith("{")]
+        return [one["status"] for one in lines if one.get("path") == MIGRATE_ALL]
+
+    comes_true(lambda: len(statuses()) >= requests, END_SECONDS_MAX)
+    return statuses()
 
 
-def _whole_call(server: Server, fleet: Fleet) -> float:
+def _whole_call(server: Process, fleet: Fleet) -> float:
     """Return how long a caller waits who does not hang up."""
     fleet.undo()
     began = time.monotonic()
-    migrate_all(server.port, fleet.ours)
+    call_migrate_all(server.port, fleet.ours)
     return time.monotonic() - began
 
 
 def _hang_up(
-    server: Server, fleet: Fleet, callers: int, chance: random.Random, length: float
+    server: Process, fleet: Fleet, callers: int, chance: random.Random, length: float
 ) -> None:
     moments = sorted(chance.uniform(0, length) for _ in range(callers))
     began = time.monotonic()
@@ -101,15 +104,6 @@ def _hang_up(
     for connection, moment in zip(connections, moments, strict=True):
         time.sleep(max(0, began + moment - time.monotonic()))
         connection.close()
-
-
-def _wait_until_ended(catalog: Catalog, faults: list[str]) -> None:
-    until = time.monotonic() + END_SECONDS_MAX
-    while not all(run.is_finished for run in catalog.runs()):
-        if time.monotonic() > until:
-            faults.append(f"a run has not ended after {END_SECONDS_MAX} s")
-            return
-        time.sleep(0.02)
 
 
 def _request(fleet: Fleet) -> bytes:

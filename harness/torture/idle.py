@@ -10,11 +10,12 @@ from pathlib import Path
 import httpx
 import psycopg
 
+from harness.api import MIGRATE_ALL, admin_client
 from harness.finding import Finding
-from harness.serving import MIGRATE_ALL, admin, serving
+from harness.processes import serving
 from harness.torture.scale import Scale
-from harness.torture.traffic import make, write_posts
-from harness.world import Tenant
+from harness.torture.traffic import write_posts
+from harness.world import Size, Tenant, make_world
 from testkit.revisions import AlembicFolder
 
 # So much less than the lock timeout is no wait for a lock.
@@ -39,7 +40,7 @@ def check(
     """Read from that tenant, and from the others, while the fleet is migrated."""
     del chance, progress
     revisions = AlembicFolder(folder / "revisions")
-    world = make(folder / "world", "postgresql", server_url, 3)
+    world = make_world(folder / "world", Size(3, users=2), server_url=server_url)
     environment = {
         **world.environment,
         "TENANTRY_TENANT_MIGRATIONS": str(revisions.path),
@@ -50,7 +51,7 @@ def check(
     with serving(folder, environment) as server, psycopg.connect(held.url) as connection:
         asyncio.run(write_posts(server.url, world.tenants))
         connection.execute("SELECT count(*) FROM tenantry_post")  # and nothing more
-        client = admin(server, world.admin_token)
+        client = admin_client(server, world)
         data, of_held, of_others = asyncio.run(_read(client, held, others))
     bound = scale.idle_lock_ms / 1000
     faults = [f"a reader got {one}" for one in (*of_held.refused, *of_others.refused)]

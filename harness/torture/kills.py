@@ -14,9 +14,9 @@ from harness.fleet.fleets import ENGINE_NAMES, ENGINES, NAMES, Catalog, Fleet, R
 from harness.fleet.runners import Runner
 from harness.fleet.states import State
 from harness.torture.scale import Scale
+from harness.waiting import comes_true
 
 RESUMED_SECONDS_MAX = 15
-POLL_SECONDS = 0.1
 LENGTH_SECONDS_MAX = 60.0
 PROGRESS_EVERY = 10
 # Kills after the end of a run are not counted, and their number is limited.
@@ -124,11 +124,7 @@ class _LaneRun:
         began = time.monotonic()
         self.runners[0].begin_plan()
         run_id = self.runners[0].planned()
-        while (
-            not self.catalog.run(run_id).is_finished
-            and time.monotonic() - began < LENGTH_SECONDS_MAX
-        ):
-            time.sleep(POLL_SECONDS / 10)
+        comes_true(lambda: self.catalog.run(run_id).is_finished, LENGTH_SECONDS_MAX)
         self.length = time.monotonic() - began
         self.logged = self.fleet.read_states()
 
@@ -185,11 +181,13 @@ class _LaneRun:
 
     def _wait_all(self, run_ids: Sequence[UUID], began: float) -> None:
         self.found.runs += len(run_ids)
-        while not all(self.catalog.run(run_id).is_finished for run_id in run_ids):
-            if time.monotonic() - began > RESUMED_SECONDS_MAX:
-                self._fault(f"a run is unfinished {RESUMED_SECONDS_MAX} s after the restart")
-                return
-            time.sleep(POLL_SECONDS)
+
+        def have_ended() -> bool:
+            return all(self.catalog.run(run_id).is_finished for run_id in run_ids)
+
+        if not comes_true(have_ended, RESUMED_SECONDS_MAX - (time.monotonic() - began)):
+            self._fault(f"a run is unfinished {RESUMED_SECONDS_MAX} s after the restart")
+            return
         self.found.resumed_seconds.append(time.monotonic() - began)
 
     def _check_ended(self, run_ids: Sequence[UUID]) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 
-from harness import postgres
+from harness.api import MIGRATE_ALL, RUN_SECONDS_MAX, admin_client
 from harness.finding import Finding
 from harness.fleet.fleets import ENGINE_NAMES, ENGINES
-from harness.serving import MIGRATE_ALL, RUN_SECONDS_MAX, admin, serving
+from harness.processes import serving
 from harness.torture.scale import Scale
 from harness.world import Size, Tenant, World, make_world
 from testkit.revisions import AlembicFolder
@@ -65,10 +65,11 @@ def _check(
     engine: str, folder: Path, server_url: str, scale: Scale, chance: random.Random
 ) -> Finding:
     revisions = AlembicFolder(folder / f"{engine}-revisions")
-    world = make(folder / engine, engine, server_url, scale.traffic_tenants)
+    url = server_url if engine == "postgresql" else None
+    world = make_world(folder / engine, Size(scale.traffic_tenants, users=2), server_url=url)
     environment = {**world.environment, "TENANTRY_TENANT_MIGRATIONS": str(revisions.begin())}
     with serving(folder, environment) as server:
-        client = admin(server, world.admin_token)
+        client = admin_client(server, world)
         seen, runs, faults = asyncio.run(
             _ask_and_migrate(
                 server.url,
@@ -92,16 +93,6 @@ def _check(
         f"within {seconds[-1] * 1000:.0f} ms",
         faults=faults,
     )
-
-
-def make(folder: Path, engine: str, server_url: str, tenants: int) -> World:
-    """Return tenants with two users each."""
-    size = Size(tenants, users=2)
-    if engine == "sqlite":
-        return make_world(folder, size)
-    name = f"catalog_{folder.parent.name}_{random.randrange(2**40):x}"  # noqa: S311 - a name
-    catalog = postgres.create_database(server_url, name)
-    return make_world(folder, size, catalog_url=catalog, server_url=server_url)
 
 
 async def _ask_and_migrate(

@@ -13,13 +13,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from harness.world import settings_of
 from tenantry.catalog import tenants
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
 from tenantry.services import Services, open_services
-from tenantry.settings import Settings
 from tenantry.tenant.databases import TenantReadOnly
 
 TABLE = "CREATE TABLE written (id INTEGER PRIMARY KEY)"
@@ -44,9 +44,7 @@ class Writer:
     """
 
     def __init__(self, environment: Mapping[str, str], tenant: str) -> None:
-        self._settings = Settings(
-            **{name.removeprefix("TENANTRY_").lower(): value for name, value in environment.items()}
-        )
+        self._settings = settings_of(environment)
         self._tenant = tenant
         self._stop = threading.Event()
         self.acknowledged: list[int] = []

@@ -59,7 +59,6 @@ from tests.integration.projects import DONE, HEAD, Foreign, Project
 KILLS = 12
 KILLED_AT_ONCE = 6
 CLEARED_SECONDS_MAX = 20.0
-OWN_TABLES = {"customer", "order", "alembic_version"}
 NOT_READY = "SELECT name FROM tenant WHERE state <> 'ready'"
 # The catalog refuses that anything becomes ready, which is the last that is asked of it.
 REFUSE_READY = {

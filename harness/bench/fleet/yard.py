@@ -102,9 +102,8 @@ class Yard:
         if name == "sqlite":
             return ours.make(make_world(world_folder, Size(1)), self._folder("files"), count, None)
         url = self.server_url
-        catalog = postgres.create_database(url, f"bench_{name}_catalog")
         with postgres.careless(url):
-            world = make_world(world_folder, Size(1), catalog_url=catalog, server_url=url)
+            world = make_world(world_folder, Size(1), server_url=url)
             return ours.make(world, self._folder(f"{name}_fleet"), count, url)
 
     def _folder(self, name: str) -> Path:

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from harness import postgres
 from harness.bench.fleet.peers.programs import run
 from harness.fleet.history import HAS_BOOKMARKS, HISTORY, IS_AT_HEAD, PENDING, write_django
 from harness.fleet.tenants import NotMigrated, copy_databases
+from harness.postgres import careless
+from testkit.postgres import create_database
 
 DATABASE, BEHIND_TEMPLATE, HEAD_TEMPLATE = (
     "bench_django",
@@ -80,7 +81,7 @@ class Project:
 
     def reset(self, *, at_head: bool = False) -> None:
         """Put the database back; see `Tenants.reset`."""
-        with postgres.careless(self.server_url):
+        with careless(self.server_url):
             template = HEAD_TEMPLATE if at_head else BEHIND_TEMPLATE
             copy_databases(self.server_url, template, [DATABASE])
             asyncio.run(_fetch(self.url, "SELECT 1"))
@@ -121,7 +122,7 @@ class Project:
 def make_project(folder: Path, server_url: str, count: int) -> Project:
     """Return a new project with *count* schemas, at where there is something pending."""
     project = Project(folder, server_url, count)
-    postgres.create_database(server_url, DATABASE)
+    create_database(server_url, DATABASE)
     where = urlsplit(server_url)
     values = {
         "database": DATABASE,
@@ -137,7 +138,7 @@ def make_project(folder: Path, server_url: str, count: int) -> Project:
         path.write_text(clean.format(**values) if name == "site_settings.py" else clean)
     write_django(folder / "content" / "migrations", HISTORY)
     project.manage("makemigrations", "customers")
-    with postgres.careless(server_url):
+    with careless(server_url):
         project.manage("migrate_schemas", "--shared")
         asyncio.run(_fetch(project.url, *_schemas(count)))
         project.manage("migrate_schemas", "--tenant", "--executor=multiprocessing")

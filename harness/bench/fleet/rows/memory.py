@@ -1,10 +1,10 @@
 """Resident memory of a server that has migrated a few tenants, and many."""
 
 from harness.bench.figures import Figure
-from harness.bench.fleet.serving import migrate_all, serving_process
 from harness.bench.fleet.yard import Yard
 from harness.driver import say
-from harness.fleet.ours import Ours, set_active
+from harness.fleet.ours import Ours, call_migrate_all, set_active
+from harness.processes import serving
 
 RUNS = 3
 
@@ -38,11 +38,11 @@ def _measure(yard: Yard, engine: str, ours: Ours, many: int) -> Figure:
 
 def _resident(yard: Yard, ours: Ours) -> list[float]:
     """Return the MiB of a new server, after a run, and after some more."""
-    with serving_process(yard, ours, "memory") as process:
+    with serving(yard.folder, ours.environment()) as process:
         found = [process.resident_mib()]
-        migrate_all(process.port, ours)
+        call_migrate_all(process.port, ours)
         found.append(process.resident_mib())
         for _ in range(RUNS):
-            migrate_all(process.port, ours)
+            call_migrate_all(process.port, ours)
         found.append(process.resident_mib())
     return found

@@ -5,9 +5,10 @@ import time
 from contextlib import ExitStack
 
 from harness.bench.figures import Bound, Figure
-from harness.bench.fleet.serving import migrate_all, serving
 from harness.bench.fleet.yard import Yard
 from harness.driver import say
+from harness.fleet.ours import call_migrate_all
+from harness.processes import serving
 
 # One process takes what the databases give, so a second one is not to cost anything; a few
 # per cent are what two runs of the same differ by.
@@ -19,18 +20,18 @@ def two_over_one(yard: Yard) -> list[Figure]:
     ours, count = yard.on_postgresql, yard.plan.postgresql
     seconds: dict[int, list[float]] = {1: [], 2: []}
     with ExitStack() as stack:
-        port = stack.enter_context(serving(yard, ours, "first"))
+        port = stack.enter_context(serving(yard.folder, ours.environment())).port
         for number in range(2 * yard.plan.rounds):
             processes = 1 + number % 2
             ours.tenants.reset(count)
             with ExitStack() as second:
                 if processes == 2:
-                    second.enter_context(serving(yard, ours, "second"))
+                    second.enter_context(serving(yard.folder, ours.environment()))
                 # A run before the one that counts: servers are started long before.
-                migrate_all(port, ours)
+                call_migrate_all(port, ours)
                 ours.tenants.reset(count)
                 began = time.perf_counter()
-                migrate_all(port, ours)
+                call_migrate_all(port, ours)
                 seconds[processes].append(time.perf_counter() - began)
             ours.tenants.check_at_head(count)
             say(f"processes, {processes}: {count / seconds[processes][-1]:,.0f} tenants a second")
