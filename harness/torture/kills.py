@@ -14,7 +14,7 @@ from harness.fleet.fleets import ENGINE_NAMES, ENGINES, NAMES, Catalog, Fleet, R
 from harness.fleet.runners import Runner
 from harness.fleet.states import State
 from harness.torture.scale import Scale
-from harness.waiting import comes_true
+from harness.waiting import SHORT_POLL_SECONDS, comes_true
 
 RESUMED_SECONDS_MAX = 15
 LENGTH_SECONDS_MAX = 60.0
@@ -124,7 +124,11 @@ class _LaneRun:
         began = time.monotonic()
         self.runners[0].begin_plan()
         run_id = self.runners[0].planned()
-        comes_true(lambda: self.catalog.run(run_id).is_finished, LENGTH_SECONDS_MAX)
+        comes_true(
+            lambda: self.catalog.run(run_id).is_finished,
+            LENGTH_SECONDS_MAX,
+            poll_seconds=SHORT_POLL_SECONDS,
+        )
         self.length = time.monotonic() - began
         self.logged = self.fleet.read_states()
 
