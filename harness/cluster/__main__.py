@@ -1,6 +1,7 @@
 """``make cluster``: outages of a whole installation; the exit status is 1 if a check fails."""
 
 import argparse
+import random
 import shutil
 import sys
 import time
@@ -16,11 +17,11 @@ from harness.cluster.scale import SHORT, WHOLE, Scale
 from harness.cluster.scenarios import CONCURRENCY, SCENARIOS, Installation, check
 from harness.cluster.service import Service
 from harness.cluster.stack import ProgramMissing, Stack
-from harness.cluster.traffic import Traffic
 from harness.driver import WRONG_USE, Target, begin, find, say
 from harness.finding import Finding
 from harness.machine import describe
 from harness.processes import ROOT
+from harness.traffic import Traffic
 from harness.world import Size, make_world
 from testkit import postgres as launcher
 
@@ -85,7 +86,11 @@ def _installed(folder: Path, scale: Scale, pgbouncer: Path) -> Iterator[Installa
     service.start()
     say("the processes of the service run")
     traffic = Traffic(
-        world.tenants, world.admin_token, lambda: service.urls, scale.requests_per_second
+        world.tenants,
+        world.admin_token,
+        lambda: service.urls,
+        scale.requests_per_second,
+        chance=random.Random(1),  # noqa: S311 - it chooses tenants
     )
     yield Installation(below, service, runs, traffic, world, scale)
 

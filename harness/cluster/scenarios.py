@@ -9,8 +9,8 @@ from harness.cluster.runs import Runs, faults_of_states, lost_writes
 from harness.cluster.scale import Scale
 from harness.cluster.service import Service
 from harness.cluster.stack import Stack
-from harness.cluster.traffic import Seen, Traffic
 from harness.finding import Finding
+from harness.traffic import Seen, Traffic
 from harness.world import World
 
 # From the moment at which the server accepts writes again to the next finished tenant. The

@@ -49,7 +49,7 @@ def check(
     revisions.add("r1_add", "op.add_column('tenantry_post', sa.Column('extra', sa.Integer))")
     held, *others = world.tenants
     with serving(folder, environment) as server, psycopg.connect(held.url) as connection:
-        asyncio.run(write_posts(server.url, world.tenants))
+        asyncio.run(write_posts(server, world.tenants))
         connection.execute("SELECT count(*) FROM tenantry_post")  # and nothing more
         client = admin_client(server, world)
         data, of_held, of_others = asyncio.run(_read(client, held, others))

@@ -12,13 +12,20 @@ from typing import Any
 
 import httpx
 
+from harness.api import (
+    LOGIN,
+    MODULES,
+    POSTS,
+    PROFILE,
+    PUBLIC_POSTS,
+    TENANTS,
+    bearer,
+    client,
+    key_of,
+    signed_in,
+)
 from harness.world import PASSWORD, Tenant
 
-LOGIN = "/api/tenant/auth/login"
-TENANTS = "/api/admin/tenants"
-POSTS = "/api/tenant/blog/posts"
-PUBLIC_POSTS = "/api/public/blog/posts"
-PROFILE = "/api/tenant/auth/profile"
 ANSWER_SECONDS_MAX = 30
 END_SECONDS_MAX = 60
 UNAVAILABLE = 503
@@ -36,6 +43,7 @@ class Seen:
 
     Attributes:
         statuses: How many responses of each status.
+        seconds: How long each response took.
         posts: The titles that were acknowledged, by tenant.
         api_keys: The API keys of the tenants that were created.
         last_unavailable_at: When the last 503 was received, in seconds since the epoch.
@@ -44,6 +52,7 @@ class Seen:
     """
 
     statuses: Counter[int] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
     posts: dict[str, list[str]] = field(default_factory=dict)
     api_keys: list[str] = field(default_factory=list)
     last_unavailable_at: float = 0
@@ -66,6 +75,9 @@ class Traffic:
         admin_token: The token of an admin.
         urls: Returns the URLs of the processes that run.
         per_second: How many requests.
+        chance: Chooses the tenants.
+        signs_up: Whether some requests create tenants, and some are logins.
+        keeps_alive: Whether connections are used again: a process that ends closes idle ones.
     """
 
     def __init__(
@@ -74,13 +86,19 @@ class Traffic:
         admin_token: str,
         urls: Callable[[], list[str]],
         per_second: int,
+        *,
+        chance: random.Random,
+        signs_up: bool = True,
+        keeps_alive: bool = False,
     ) -> None:
         self._tenants = tenants
         self._admin_token = admin_token
         self._urls = urls
         self._per_second = per_second
         self._number = 0
-        self._chance = random.Random(1)  # noqa: S311 - it chooses tenants
+        self._chance = chance
+        self._signs_up = signs_up
+        self._keep_alives_max = None if keeps_alive else 0
 
     @contextmanager
     def running(self) -> Iterator[Seen]:
@@ -95,10 +113,8 @@ class Traffic:
             thread.join(END_SECONDS_MAX)
 
     async def _send(self, seen: Seen, is_over: threading.Event) -> None:
-        # Connections are not reused: a process that ends closes idle ones.
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        client = httpx.AsyncClient(timeout=ANSWER_SECONDS_MAX, limits=limits, verify=False)  # noqa: S501
-        async with client, asyncio.TaskGroup() as group:
+        sender = client(max_keepalive_connections=self._keep_alives_max)
+        async with sender, asyncio.TaskGroup() as group:
             next_at = time.monotonic()
             while not is_over.is_set():
                 urls = self._urls()
@@ -106,19 +122,21 @@ class Traffic:
                     self._number += 1
                     url = urls[self._number % len(urls)]
                     tenant = self._chance.choice(self._tenants)
-                    group.create_task(self._send_one(client, url, tenant, self._number, seen))
+                    group.create_task(self._send_one(sender, url, tenant, self._number, seen))
                 next_at += 1 / self._per_second
                 await asyncio.sleep(max(0, next_at - time.monotonic()))
 
     async def _send_one(
-        self, client: httpx.AsyncClient, url: str, tenant: Tenant, number: int, seen: Seen
+        self, sender: httpx.AsyncClient, url: str, tenant: Tenant, number: int, seen: Seen
     ) -> None:
         method, path, headers, body = self._request(tenant, number)
+        began = time.monotonic()
         try:
-            answer = await client.request(method, url + path, headers=headers, json=body)
+            answer = await sender.request(method, url + path, headers=headers, json=body)
         except httpx.TransportError as error:
             self._note_unanswered(url, f"{method} {path}: {error!r}", seen)
             return
+        seen.seconds.append(time.monotonic() - began)
         seen.statuses[answer.status_code] += 1
         if answer.is_success and path == POSTS and body:
             seen.posts.setdefault(tenant.id, []).append(str(body["title"]))
@@ -130,20 +148,22 @@ class Traffic:
 
     def _request(self, tenant: Tenant, number: int) -> Request:
         """Return the method, path, headers and body of a request."""
-        user, key = tenant.users[0], {"x-api-key": tenant.api_key}
-        if number % CREATION_EVERY == 0:
+        at = number % len(tenant.users)
+        user, key, headers = tenant.users[at], key_of(tenant), signed_in(tenant, at)
+        if self._signs_up and number % CREATION_EVERY == 0:
             owner = {"email": "ada@example.com", "fullName": "Ada", "password": PASSWORD}
-            headers = {"authorization": f"Bearer {self._admin_token}"}
-            return "POST", TENANTS, headers, {"name": f"New {number}", "owner": owner}
-        if number % LOGIN_EVERY == 1:
+            body = {"name": f"New {number}", "owner": owner}
+            return "POST", TENANTS, bearer(self._admin_token), body
+        if self._signs_up and number % LOGIN_EVERY == 1:
             return "POST", LOGIN, key, {"email": user.email, "password": PASSWORD}
-        headers = key | {"authorization": f"Bearer {user.token}"}
         post = {"title": f"Post {number}", "content": "It rained.", "tags": ["news"]}
         profile = {"fullName": f"Name {number}", "email": user.email}
         kinds: list[Request] = [
             ("POST", POSTS, headers, post),
             ("PUT", PROFILE, headers, profile),
             ("GET", POSTS, headers, None),
+            ("GET", PUBLIC_POSTS, key, None),
+            ("GET", MODULES, headers, None),
         ]
         return kinds[number % len(kinds)]
 
