@@ -9,9 +9,9 @@ FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv --without-pip /opt/tenantry
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-COPY requirements.lock ./
+COPY requirements/runtime.lock ./
 RUN python -m pip --python /opt/tenantry/bin/python install \
-      --require-hashes --only-binary :all: --requirement requirements.lock
+      --require-hashes --only-binary :all: --requirement runtime.lock
 COPY pyproject.toml LICENSE README.md ./
 COPY src ./src
 RUN python -m pip --python /opt/tenantry/bin/python install \

@@ -57,7 +57,7 @@ test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also am
 	$(BIN)/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
 	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e and test-firefox), a shared cache in front (make test-edge), PgBouncer (make test-pooler), and going back to a point in time (make test-recipes)." >&2)
 
-# The other ends of both ranges are in requirements-dev.lock: `test` runs them.
+# The other ends of both ranges are in requirements/dev.lock: `test` runs them.
 test-versions: .versions/.lowest ## Run the tests of revisions with the lowest supported Alembic and SQLAlchemy
 	.versions/lowest/bin/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) $(OF_REVISIONS))
 
@@ -70,7 +70,7 @@ newest: $(UV) ## Run the quick tests with the newest release of everything, also
 		-r .versions/unbound/pyproject.toml --group .versions/unbound/pyproject.toml:dev
 	$(UV) pip install --quiet --python .versions/newest/bin/python --no-deps --no-build-isolation --editable .
 	@$(UV) pip freeze --quiet --exclude-editable --python .versions/newest/bin/python | while read -r one; do \
-		grep -qiF "$$one " requirements-dev.lock || echo "newer than what is locked: $$one"; done
+		grep -qiF "$$one " requirements/dev.lock || echo "newer than what is locked: $$one"; done
 	.versions/newest/bin/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
 
 # The small version of `torture` is among them.
@@ -185,63 +185,63 @@ javascript: .node/.javascript ## Check format, style and types of the console's 
 	.node/javascript/node_modules/.bin/tsc --project tools/tsconfig.json
 
 lock: $(UV) ## Lock the newest versions that pyproject.toml allows
-	$(COMPILE) --upgrade --group build -o requirements.lock pyproject.toml
-	$(COMPILE) --upgrade --group dev -c requirements.lock -o requirements-dev.lock pyproject.toml
-	printf '%s\n' $(LOWEST) | $(COMPILE) --no-deps -o requirements-lowest.lock -
-	$(COMPILE) --upgrade --group bench -c requirements-dev.lock -o requirements-bench.lock pyproject.toml
-	$(COMPILE) --upgrade --group supply -c requirements-dev.lock -o requirements-supply.lock
-	$(COMPILE) --upgrade --group cluster -c requirements-dev.lock -o requirements-cluster.lock
-	$(COMPILE) --upgrade --group recipes -o requirements-recipes.lock
+	$(COMPILE) --upgrade --group build -o requirements/runtime.lock pyproject.toml
+	$(COMPILE) --upgrade --group dev -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml
+	printf '%s\n' $(LOWEST) | $(COMPILE) --no-deps -o requirements/lowest.lock -
+	$(COMPILE) --upgrade --group bench -c requirements/dev.lock -o requirements/bench.lock pyproject.toml
+	$(COMPILE) --upgrade --group supply -c requirements/dev.lock -o requirements/supply.lock
+	$(COMPILE) --upgrade --group cluster -c requirements/dev.lock -o requirements/cluster.lock
+	$(COMPILE) --upgrade --group recipes -o requirements/recipes.lock
 
 # Neither is part of .venv: one has the tools that inspect a release, the other only a release.
-.supply/.tools: requirements-supply.lock Makefile | $(UV)
+.supply/.tools: requirements/supply.lock Makefile | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .supply/tools
-	$(UV) pip sync --quiet --python .supply/tools/bin/python --require-hashes requirements-supply.lock
+	$(UV) pip sync --quiet --python .supply/tools/bin/python --require-hashes requirements/supply.lock
 	@touch $@
 
-.supply/.release: requirements.lock pyproject.toml | $(UV)
+.supply/.release: requirements/runtime.lock pyproject.toml | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .supply/release
-	$(UV) pip sync --quiet --python .supply/release/bin/python --require-hashes requirements.lock
+	$(UV) pip sync --quiet --python .supply/release/bin/python --require-hashes requirements/runtime.lock
 	$(UV) pip install --quiet --python .supply/release/bin/python --no-deps --no-build-isolation .
 	@touch $@
 
 # Patroni runs as a user without rights, who cannot read a Python below the home folder of root.
-.cluster/.tools: requirements-cluster.lock Makefile | $(UV)
+.cluster/.tools: requirements/cluster.lock Makefile | $(UV)
 	$(UV) venv --quiet --clear --python $(firstword $(wildcard /usr/bin/python3) $(PYTHON)) .cluster/tools
-	$(UV) pip sync --quiet --python .cluster/tools/bin/python --require-hashes requirements-cluster.lock
+	$(UV) pip sync --quiet --python .cluster/tools/bin/python --require-hashes requirements/cluster.lock
 	@touch $@
 
 # Litestream's program, which only `test-recipes` runs.
-.recipes/.tools: requirements-recipes.lock Makefile | $(UV)
+.recipes/.tools: requirements/recipes.lock Makefile | $(UV)
 	@$(UV) venv --quiet --clear --python $(PYTHON) .recipes/tools && \
-		$(UV) pip sync --quiet --python .recipes/tools/bin/python --require-hashes requirements-recipes.lock || \
-		{ echo "NOT RUN: needs Litestream: requirements-recipes.lock cannot be installed" >&2; exit 3; }
+		$(UV) pip sync --quiet --python .recipes/tools/bin/python --require-hashes requirements/recipes.lock || \
+		{ echo "NOT RUN: needs Litestream: requirements/recipes.lock cannot be installed" >&2; exit 3; }
 	@touch $@
 
 clean: ## Remove everything that make has created
 	rm -rf .venv .versions .uv .node .supply .cluster .recipes .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
-.venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python
-	$(INSTALL) --require-hashes -r requirements.lock
+.venv/.runtime: requirements/runtime.lock pyproject.toml | .venv/bin/python
+	$(INSTALL) --require-hashes -r requirements/runtime.lock
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.venv/.dev: requirements-dev.lock pyproject.toml | .venv/bin/python
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
+.venv/.dev: requirements/dev.lock pyproject.toml | .venv/bin/python
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch .venv/.runtime $@
 
-.versions/.lowest: requirements-dev.lock requirements-lowest.lock pyproject.toml | $(UV)
+.versions/.lowest: requirements/dev.lock requirements/lowest.lock pyproject.toml | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .versions/lowest
-	$(UV) pip sync --quiet --python .versions/lowest/bin/python --require-hashes requirements-dev.lock
-	$(UV) pip install --quiet --python .versions/lowest/bin/python --no-deps --require-hashes -r requirements-lowest.lock
+	$(UV) pip sync --quiet --python .versions/lowest/bin/python --require-hashes requirements/dev.lock
+	$(UV) pip install --quiet --python .versions/lowest/bin/python --no-deps --require-hashes -r requirements/lowest.lock
 	$(UV) pip install --quiet --python .versions/lowest/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The versions of `test`, and the peers.
-.venv/.bench: requirements-bench.lock .venv/.dev
-	$(INSTALL) --require-hashes -r requirements-bench.lock
+.venv/.bench: requirements/bench.lock .venv/.dev
+	$(INSTALL) --require-hashes -r requirements/bench.lock
 	@touch $@
 
 # For development only: browsers run the console's files as they are. Both run on Node.js 16 or newer.

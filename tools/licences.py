@@ -4,7 +4,7 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-LOCK = Path("requirements.lock")
+LOCK = Path("requirements/runtime.lock")
 UNKNOWN = "unknown"
 
 # Locked for other platforms, so their metadata is not installed here.
@@ -44,7 +44,7 @@ _PINNED = re.compile(r"^([A-Za-z0-9_.-]+)==([^ ;\\]+)", re.MULTILINE)
 
 
 def locked() -> dict[str, str]:
-    """Return the version of every package that `requirements.lock` names."""
+    """Return the version of every package that `requirements/runtime.lock` names."""
     return dict(_PINNED.findall(LOCK.read_text(encoding="utf-8")))
 
 

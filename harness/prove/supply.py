@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.processes import ROOT
 from harness.prove.promise import Figure, NotShown, Promise, Stage
 
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-bench.lock")
+LOCKS = ("requirements/runtime.lock", "requirements/dev.lock", "requirements/bench.lock")
 PINNED = re.compile(r"^([a-z0-9][\w.-]*(?:\[[\w,-]+\])?)==(\S+)", re.MULTILINE | re.IGNORECASE)
 HASH = "--hash=sha256:"
 MAKE_SECONDS_MAX = 240
@@ -23,7 +23,7 @@ def p42(stage: Stage) -> Figure:
     faults: list[str] = []
     pinned = 0
     for name in LOCKS:
-        copy = stage.folder / name
+        copy = stage.folder / Path(name).name
         shutil.copyfile(ROOT / name, copy)
         if "P42" in stage.faults:
             copy.write_text(copy.read_text().replace(HASH, "--nothing=", 4))

@@ -61,7 +61,7 @@ def test_settings_exist(file: Path):
 
 
 @pytest.mark.parametrize(
-    "lock", sorted(ROOT.glob("requirements*.lock")), ids=lambda lock: lock.name
+    "lock", sorted((ROOT / "requirements").glob("*.lock")), ids=lambda lock: lock.name
 )
 def test_locks_name_no_host(lock: Path):
     """A package is known by its hash, wherever it comes from."""

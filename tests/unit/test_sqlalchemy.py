@@ -49,6 +49,6 @@ class TestBounds:
 
     def test_begin_with_the_locked_lowest_versions(self, package: str, lowest: str, unread: str):
         del unread
-        locked = (ROOT / "requirements-lowest.lock").read_text(encoding="utf-8").splitlines()
+        locked = (ROOT / "requirements/lowest.lock").read_text(encoding="utf-8").splitlines()
 
         assert any(line.startswith(f"{package}=={lowest} ") for line in locked)
