@@ -59,6 +59,8 @@ FIXED = {
     for error, code in CODES.items()
     if not issubclass(error, HttpError) and category_of(error) in FIXED_MESSAGES
 }
+# No error has them any more, and none may get them again.
+UNUSED = {"block_between_branches"}
 PUBLISHED = Path(__file__).with_name("error_codes.txt")
 EVERY_PARAM = [pytest.param(one, id=f"{one.__module__}.{one.__name__}") for one in EVERY]
 
@@ -114,7 +116,8 @@ class TestCodes:
         published = set(PUBLISHED.read_text(encoding="utf-8").split())
         current = set(CODES.values()) | {INTERNAL_CODE, PREFLIGHT_REFUSED}
 
-        gone = sorted(published - current)
+        assert published - current >= UNUSED
+        gone = sorted(published - current - UNUSED)
         assert not gone, f"clients know {gone}: give the classes their names back"
         new = sorted(current - published)
         assert not new, f"add {new} to {PUBLISHED.name}: from then on they stay as they are"

@@ -44,7 +44,6 @@ REFUSALS = (
         *("insert_or_rollback_caught", "insert_or_rollback_caught_and_chained"),
         "raise_rollback_caught",
     )
-    | _on(POSTGRESQL, "set depends_on = '[ce]' in [bd]_block", "block_between_branches")
     | _on(POSTGRESQL, "sets schema_translate_map", "execution_options_for_later_revisions")
     | _on(BOTH, "reads the -x arguments", "x_argument")
     | _on(BOTH, _NO_ENV, "context_config", "config_of_context", "script_directory")

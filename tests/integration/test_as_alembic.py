@@ -12,6 +12,7 @@ import pytest
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import SchemaRevision
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.databases import STREAM
 from testkit import raw_sql
@@ -163,6 +164,48 @@ class TestKnown:
 
         assert done.error is None, reason(done.error)
         assert raw_sql.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("['b', 'c']",)]
+
+    @pytest.mark.parametrize("expected", ["", "c+d", "d+c", "b+c", "b", "b+c+d"])
+    async def test_can_be_several_from_where_it_goes_on(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, expected: str
+    ):
+        """As a database that plain Alembic has left there, whatever the tenant before was at."""
+        folder.add("a_note", NOTE)
+        await rig.migrate(tenant_url)
+        for branch in "bcd":
+            folder.add(
+                f"{branch}_branch", f"op.execute('CREATE TABLE {branch} (id INT)')", down="a"
+            )
+        merge = folder.add("e_merge", "pass")
+        merge.write_text(merge.read_text().replace("= 'd'", "= ('b', 'c', 'd')"))
+        raw_sql.run(tenant_url, "CREATE TABLE c (id INT)", "CREATE TABLE d (id INT)")
+        raw_sql.run(tenant_url, "DELETE FROM alembic_version")
+        raw_sql.run(tenant_url, "INSERT INTO alembic_version VALUES ('c'), ('d')")
+        scripts = RunScripts(rig.streams())
+        if expected:
+            dialect = await rig.migrator.read_dialect(tenant_url, scripts.streams)
+            scripts.expected = dialect, SchemaRevision(STREAM.head, expected)
+
+        before = await rig.inspect(tenant_url)
+        done = await rig.migrator.migrate(tenant_url, scripts, run_id=new_id(), is_first=True)
+
+        assert str(before.revision) == f"{STREAM.head}/c+d"
+        assert done.error is None, reason(done.error)
+        assert [one.revision for one in done.applied] == ["b_branch", "e_merge"]
+        assert raw_sql.rows(tenant_url, "SELECT version_num FROM alembic_version") == [("e",)]
+
+    async def test_is_refused_if_one_revision_includes_another(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("a_note", NOTE)
+        folder.add("b_more", "pass")
+        await rig.migrate(tenant_url)
+        folder.add("c_last", "pass")
+        raw_sql.run(tenant_url, "INSERT INTO alembic_version VALUES ('a')")
+
+        done = await rig.migrate(tenant_url)
+
+        assert "One revision in the version table includes another" in reason(done.error)
 
     async def test_is_copied_when_it_is_sent(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str

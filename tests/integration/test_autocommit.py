@@ -1,16 +1,20 @@
 """Revisions that leave their transaction: `autocommit_block`."""
 
 import asyncio
-import re
 
 import psycopg
 import pytest
+import sqlalchemy as sa
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.pool import NullPool
 
 from tenantry.kit.ids import new_id
 from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.schema_state import SchemaState
+from tenantry.migration.schema_state import BASE, SchemaRevision, SchemaState
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
@@ -53,6 +57,39 @@ def indexes(url: str) -> dict[str, bool]:
 
 def add_index(folder: AlembicFolder, options: str = "") -> None:
     folder.add("u2_index", INDEX.format(options=options))
+
+
+# Whether Alembic keeps its order depends on where it is interrupted.
+BRANCHES = {
+    "a": (),
+    "b": "a",
+    "c": "a",
+    "d": "c",
+    "e": "b",
+    "f": "c",
+    "g": "d",
+    "h": ("g", "f"),
+    "i": ("h", "e"),
+}
+READ_VERSIONS = "SELECT version_num FROM alembic_version"
+
+
+def add_branches(folder: AlembicFolder, fails: str = "") -> None:
+    """Write `BRANCHES`: a table, and then an index in each revision; *fails* raises an error."""
+    for name, down in BRANCHES.items():
+        body = INDEX.format(options="").replace("ix_note", f"ix_{name}") if down else CREATE_NOTES
+        file = folder.add(name, f"1 / 0\n{body}" if name == fails else body, down="none")
+        file.write_text(file.read_text().replace("'none'", repr(down or None)))
+
+
+def upgrade_with_alembic(folder: AlembicFolder, url: str) -> None:
+    script = ScriptDirectory(str(folder.path))
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool)
+    steps = script._upgrade_revs  # noqa: SLF001 - as `alembic.command` does
+    environment = EnvironmentContext(Config(), script, fn=lambda heads, _: steps("head", heads))
+    with engine.connect() as connection, environment:
+        environment.configure(connection=connection, transaction_per_migration=True)
+        environment.run_migrations()
 
 
 @on_postgresql
@@ -438,47 +475,42 @@ class TestAutocommitBlock:
         assert indexes(tenant_url) == {"ix_note": True}
         assert done.revision.user == "d"
 
-    async def test_between_two_branches_without_a_version_is_refused(
+    async def test_between_branches_keeps_the_order_in_which_it_has_begun(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """Two of the branch that comes second: the second would commit half of the first."""
-        folder.add("a_create", CREATE_NOTES)
-        for name, down in {"b_left": None, "c_left": None, "d_right": "a", "e_right": None}.items():
-            index = INDEX.format(options="").replace("ix_note", f"ix_{name}")
-            folder.add(name, index, down=down)
-        folder.write(
-            "f_merge", "revision = 'f'\ndown_revision = ('c', 'e')\ndef upgrade():\n    pass\n"
-        )
-
-        done = await rig.migrate(tenant_url)
-
-        assert "between two branches" in reason(done)
-        # Alembic itself chooses which of two branches is the first.
-        fix = r"set depends_on = '(c' in d_right|e' in b_left)\.py, line 5"
-        assert re.search(fix, reason(done))
-        assert names(done) == []
-        assert "note" not in raw_sql.tables(tenant_url)
-
-    async def test_between_two_branches_runs_if_one_depends_on_the_other(
-        self, rig: Rig, folder: AlembicFolder, tenant_url: str
-    ):
-        folder.add("a_create", CREATE_NOTES)
-        for name, down in {"b_left": None, "c_left": None, "d_right": "a", "e_right": None}.items():
-            index = INDEX.format(options="").replace("ix_note", f"ix_{name}")
-            folder.add(name, index, down=down)
-        folder.write(
-            "f_merge", "revision = 'f'\ndown_revision = ('c', 'e')\ndef upgrade():\n    pass\n"
-        )
-        failed = await rig.migrate(tenant_url)
-        before, name = re.findall(r"depends_on = '(.)' in (\w+)", reason(failed))[0]
-        second = folder.path / "versions" / f"{name}.py"
-        second.write_text(f"{second.read_text()}\ndepends_on = {before!r}\n")
+        """It commits where Alembic, interrupted there, can go on in another order."""
+        add_branches(folder)
+        begun = [one.name for one in rig.streams().pending(SchemaRevision(BASE, BASE))]
 
         done = await rig.migrate(tenant_url)
 
         assert done.error is None, reason(done)
-        assert len(indexes(tenant_url)) == 4
-        assert done.revision.user == "f"
+        assert names(done) == begun[-len(BRANCHES) :]
+        assert len(indexes(tenant_url)) == len(BRANCHES) - 1
+        assert done.revision.user == "i"
+
+    @pytest.mark.parametrize("by_alembic", [True, False])
+    @pytest.mark.parametrize("fails", ["e", "f", "i"])
+    async def test_that_fails_between_branches_is_continued_from_there(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, fails: str, *, by_alembic: bool
+    ):
+        add_branches(folder, fails)
+        failed = await rig.migrate(tenant_url)
+        rows = [row[0] for row in raw_sql.rows(tenant_url, READ_VERSIONS)]
+        add_branches(folder)
+
+        if by_alembic:
+            upgrade_with_alembic(folder, tenant_url)
+        done = await rig.migrate(tenant_url)
+
+        assert "ZeroDivisionError" in reason(failed)
+        assert len(rows) == 2
+        assert failed.revision.heads == tuple(rows)
+        assert done.error is None, reason(done)
+        if not by_alembic:
+            assert len([*names(failed), *names(done)]) >= len(BRANCHES)
+        assert len(indexes(tenant_url)) == len(BRANCHES) - 1
+        assert raw_sql.rows(tenant_url, READ_VERSIONS) == [("i",)]
 
 
 @on_postgresql

@@ -85,6 +85,7 @@ class Attempts:
         self._timeouts = timeouts
         self._lock_pause_seconds = lock_pause_seconds
         self._lock_timeouts = self._races = self._moves = 0
+        self._following: Script | None = None  # of the script that was executed last
         self.has_sent = False
 
     def migrate(self, execution: Execution, *, is_first: bool) -> SchemaState:
@@ -119,7 +120,7 @@ class Attempts:
             self._scripts.expected = (execution.dialect, state.revision)
             self._check_planned(state)
         while state.revision != self._scripts.head():
-            script = self._scripts.get(execution.dialect, state.revision)
+            script = self._following or self._scripts.get(execution.dialect, state.revision)
             if self._execute(execution, script):
                 # Its rows in the log are committed, so they need not be read again.
                 state = SchemaState(script.stop, [*state.applied, *script.applied])
@@ -138,7 +139,8 @@ class Attempts:
             return
         if state.applied:
             planned = self._scripts.pending(SchemaRevision.parse(self._planned_from))
-            if [*state.applied, *self._scripts.pending(state.revision)] == planned:
+            # After an interruption between branches, Alembic can go on in another order.
+            if {*state.applied, *self._scripts.pending(state.revision)} == {*planned}:
                 return
         raise NotPlanned(self._planned_from, str(state.revision))
 
@@ -212,7 +214,7 @@ class Attempts:
         Raises:
             Exception: An error of the drivers or the revisions that no retry can fix.
         """
-        self.has_sent = True
+        self.has_sent, self._following = True, None
         steps = script.steps(self._run_id, self._timeouts)
         has_next = script.stop != self._scripts.head()
         wait_ms = self._timeouts.swap_ms
@@ -228,6 +230,7 @@ class Attempts:
             self._pause_at_lock(execution, error)
         else:
             self._lock_timeouts = self._races = self._moves = 0
+            self._following = script.following
             return True
         return False
 

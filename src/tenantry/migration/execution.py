@@ -92,7 +92,7 @@ class Execution(ABC):
         """Return the revision of the database, and the revisions that a run, if any, has logged.
 
         Raises:
-            NoVersion, SeveralVersions: The database has no single revision.
+            NoVersion: The database has no revision of Tenantry.
         """
         error: Exception | None = None
         for user_table in dict.fromkeys((self._user_table, None)):
@@ -112,7 +112,7 @@ class Execution(ABC):
         Raises:
             SchemaMoved: It was migrated at the same time.
             SchemaTooLarge: It has too many objects.
-            NoVersion, SeveralVersions: The database has no single revision.
+            NoVersion: The database has no revision of Tenantry.
         """
         revision = self.read_state().revision
         rows = self._list_objects(LISTINGS[self.dialect.name])

@@ -41,7 +41,7 @@ class RunScripts:
         self._is_of_template = is_of_template
         self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
         self._lock = threading.Lock()  # one thread reads and records, the others wait
-        self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
+        self._scripts: dict[tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...]], Script] = {}
         self._examined: dict[tuple[sa.Dialect, Revision], tuple[Recording, str | None]] = {}
         self._signature: Signature | None = None
 
@@ -102,13 +102,17 @@ class RunScripts:
         with self._lock:
             return self._get(dialect, start)
 
-    def _get(self, dialect: sa.Dialect, start: SchemaRevision) -> Script:
-        key = (dialect, start)
+    def _get(
+        self, dialect: sa.Dialect, start: SchemaRevision, rest: tuple[Revision, ...] = ()
+    ) -> Script:
+        """Return the script of *rest*; without it, of the revisions from *start* to the head."""
+        key = (dialect, start, rest)
         if key not in self._scripts:
             types = self._types_before(dialect, start) if self._is_of_template else frozenset()
-            script = Script(dialect, self.streams, start, self._record, types)
-            if script.stop != self.streams.head:  # or the first would be applied, and the next fail
-                self._get(dialect, script.stop)
+            pending = rest or self.streams.pending(start)
+            script = Script(dialect, self.streams, start, pending, self._record, types=types)
+            if script.rest:  # now: or this one would be applied, and the next fail
+                script.following = self._get(dialect, script.stop, script.rest)
             self._scripts[key] = script
         return self._scripts[key]
 

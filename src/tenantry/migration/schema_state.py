@@ -33,6 +33,9 @@ log = sa.Table(
 BASE = ""
 """The version of a database that has no revision yet."""
 
+AND = "+"
+"""Between the revisions of a database at several: Alembic allows it in none."""
+
 BEGUN = "begun"
 """The stream of a log entry for an index that a revision has begun."""
 
@@ -55,10 +58,18 @@ class Applied(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SchemaRevision:
-    """The revision of a database in Tenantry's own stream, and in the user's, if there is one."""
+    """The revision of a database in Tenantry's own stream, and in the user's, if there is one.
+
+    Between two branches, the user's are several, with `AND` between them.
+    """
 
     own: str
     user: str | None
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The rows of the user's version table, in its order."""
+        return tuple(self.user.split(AND)) if self.user else ()
 
     def __str__(self) -> str:
         """Return it as displayed: ``own``, or ``own/user``."""
@@ -76,7 +87,7 @@ class NoVersion(Unavailable):
 
 
 class SeveralVersions(Unavailable):
-    """The database is at several revisions at once: merge them first."""
+    """One revision in the version table includes another: delete the row of the latter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +168,11 @@ def state_in(rows: Sequence[tuple[str, int, str, str]], *, has_user: bool) -> Sc
     """Return the state that the rows of `find` describe.
 
     Raises:
-        NoVersion, SeveralVersions: The rows do not contain one revision.
+        NoVersion: The rows do not contain one revision of Tenantry.
     """
     own, user = ([row[3] for row in rows if row[0] == source] for source in ("own", "user"))
     if len(own) != 1:
         raise NoVersion
-    if len(user) > 1:
-        raise SeveralVersions
-    revision = SchemaRevision(own[0], (user or [BASE])[0] if has_user else None)
+    revision = SchemaRevision(own[0], AND.join(user) if has_user else None)
     logged = sorted(row[1:] for row in rows if row[0] == "log")
     return SchemaState(revision, [Applied(stream, name) for _, stream, name in logged])

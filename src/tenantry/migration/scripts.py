@@ -23,11 +23,11 @@ from sqlalchemy.sql.base import Executable
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
-from tenantry.migration.branches import BlockBetweenBranches
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.recorder import Recording, Unrecorded, named_type_of
 from tenantry.migration.revisions import Revision, RevisionFailed, heads_after
 from tenantry.migration.schema_state import (
+    AND,
     BASE,
     BEGUN,
     STAMPED_ROW,
@@ -89,18 +89,17 @@ class VersionTooLong(Unavailable):
 class Script:
     """The statements from one revision to the head of the streams, or to where it must stop.
 
-    A revision with an autocommit block is a separate script. It shares a script with the next
-    revisions only if no version identifies the state between them (in the second branch of a
-    merge).
+    A revision with an autocommit block is a separate script.
 
     Args:
+        pending: The revisions from *start* to the head, in order.
         types: What the upgrade has created for tables before *start*.
 
     Attributes:
         stop: The revision of the database after the script.
-
-    Raises:
-        UnknownRevision, BadStream: There is no script from *start*.
+        rest: The revisions after it, in order.
+        following: The script of *rest*, in the order in which this one has begun. A plain upgrade
+            that is interrupted here can go on in another order.
     """
 
     def __init__(
@@ -108,26 +107,26 @@ class Script:
         dialect: sa.Dialect,
         streams: Streams,
         start: SchemaRevision,
+        pending: Sequence[Revision],
         record: Callable[[Revision, sa.Dialect], Recording],
+        *,
         types: frozenset[TypeName] = frozenset(),
     ) -> None:
         self.dialect = dialect
         self._streams = streams
         self._start = start
         self._parts: list[tuple[Revision, Recording]] = []
-        for revision in streams.pending(start):
+        for revision in pending:
             recording = record(revision, dialect)
             is_autocommit = recording is Unrecorded.AUTOCOMMIT
             if self._parts and (is_autocommit or self.is_autocommit):
-                if streams.after(start, [one for one, _ in self._parts]):
-                    break
-                if is_autocommit:
-                    before = [one for one, _ in self._parts]
-                    raise BlockBetweenBranches(streams, start, before, revision)
+                break
             self._parts.append((revision, recording))
-        stop = streams.after(start, [one for one, _ in self._parts])
-        assert stop is not None
-        self.stop = stop
+        self.rest = tuple(pending[len(self._parts) :])
+        self.following: Script | None = None
+        own = [one.id for one, _ in self._parts if not self._is_users(one)]
+        user = AND.join(self._heads_before(None)) if streams.user else None
+        self.stop = SchemaRevision([start.own, *own][-1], user)
         self._steps: tuple[UUID, LockTimeouts, list[Step]] | None = None
         self._types = types
 
@@ -225,12 +224,13 @@ class Script:
         ]
         return [self._statement(one, revision=revisions[-1].name) for one in entries]
 
-    def _heads_before(self, revision: Revision) -> tuple[str, ...]:
-        """Return the heads of the revision's stream before it runs."""
-        start = self._start.own if revision.stream == self._streams.own.name else self._start.user
+    def _heads_before(self, revision: Revision | None) -> tuple[str, ...]:
+        """Return the heads of the revision's stream before it runs; None: the user's at the end."""
+        is_users = revision is None or self._is_users(revision)
+        start = self._start.heads if is_users else (self._start.own,)
         before = takewhile(lambda part: part[0] is not revision, self._parts)
-        applied = [one for one, _ in before if one.stream == revision.stream]
-        return heads_after([start or BASE], applied, in_place=not self._postgres)
+        applied = [one for one, _ in before if self._is_users(one) == is_users]
+        return heads_after(start, applied, in_place=not self._postgres)
 
     def _move(self, old: tuple[str, ...], revision: Revision) -> list[Statement]:
         """Return the update of the user's version from *old*, as Alembic does it."""
@@ -264,7 +264,7 @@ class Script:
         """
         own = version.c.version_num
         swap = sa.update(version).values(version_num=self.stop.own)
-        swap = swap.where(own == self._start.own, _is_alone(version))
+        swap = swap.where(own == self._start.own, _has_rows(version, 1))
         if self._postgres:
             swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK))
         if self._start.user == self.stop.user:
@@ -298,12 +298,14 @@ class Script:
         return self._statement(self._is_at_start(own), guard=SchemaMoved)
 
     def _is_at_start(self, also: sa.ColumnElement[bool]) -> sa.Select[Any]:
-        if self._start.user == BASE:
+        heads, number = self._start.heads, self._user.c.version_num
+        if not heads:
             return sa.select(sa.literal(1)).where(~sa.exists().select_from(self._user), also)
-        at = self._user.c.version_num == self._start.user
         # The user's team may migrate it with Alembic, too: from here on, Alembic waits.
-        alone = _is_alone(self._user)
-        return sa.select(self._user.c.version_num).where(at, alone, also).with_for_update()
+        alone = _has_rows(self._user, len(heads))
+        rows = sa.select(number).where(number.in_(heads), alone, also).with_for_update().subquery()
+        count = sa.func.count(rows.c.version_num)
+        return sa.select(count).having(count == len(heads))
 
     @cached_property
     def _user(self) -> sa.Table:
@@ -374,9 +376,9 @@ def write_stamp(dialect: sa.Dialect, table_name: str, revision: str, run_id: UUI
     ]
 
 
-def _is_alone(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Return the condition that a version table has exactly one row."""
-    return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == 1
+def _has_rows(table: sa.Table, count: int) -> sa.ColumnElement[bool]:
+    """Return the condition that a version table has exactly *count* rows."""
+    return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == count
 
 
 def _settings(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:

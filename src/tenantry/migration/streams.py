@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic.script import Script, ScriptDirectory
+from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
@@ -19,7 +20,7 @@ from tenantry.migration import alembic_modules
 from tenantry.migration.project import BadProject, find_mistake, find_project
 from tenantry.migration.project_files import Signature, find_files, hash_of, signature_of
 from tenantry.migration.revisions import Revision, describe
-from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
+from tenantry.migration.schema_state import AND, BASE, Applied, SchemaRevision, SeveralVersions
 
 # They determine the SQL of a revision, and are not among the files of a project.
 _PACKAGES = ("tenantry", "alembic", "sqlalchemy")
@@ -151,10 +152,11 @@ class Stream:
         return {place for one in self.revisions for place in (one.path, one.path.parent)}
 
     def after(self, version: str) -> Sequence[Revision]:
-        """Return the revisions from *version* to the head, in order of application.
+        """Return the revisions from *version* to the head, in Alembic's order of application.
 
         Raises:
             UnknownRevision: *version* is not in this stream.
+            SeveralVersions: It has several revisions, and one of them includes another.
         """
         if version == BASE:
             return self.revisions
@@ -163,8 +165,9 @@ class Stream:
         return self._between(self.head, version)
 
     def has(self, version: str) -> bool:
-        """Return whether *version* is one of the revisions, or the base."""
-        return version in {BASE, *(revision.id for revision in self.revisions)}
+        """Return whether *version* is the base, or has revisions of this stream only."""
+        ids = {revision.id for revision in self.revisions}
+        return version == BASE or ids.issuperset(version.split(AND))
 
     def while_each(self, is_kept: Callable[[Revision], bool]) -> "Stream":
         """Return the stream up to, but without, the first revision that is not kept.
@@ -208,8 +211,11 @@ class Stream:
 
     def _between(self, upper: str, lower: str) -> Sequence[Revision]:
         try:
-            steps = list(self._script.iterate_revisions(upper, lower, implicit_base=True))
-        except CommandError as error:
+            lowest = tuple(lower.split(AND))
+            steps = list(self._script.iterate_revisions(upper, lowest, implicit_base=True))
+        except (CommandError, RevisionError) as error:
+            if AND in lower:
+                raise SeveralVersions from error
             raise BadStream(f"The {self.name} revisions are not one line: {error}") from error
         return [self._revision(step) for step in reversed(steps)]
 
@@ -303,14 +309,3 @@ class Streams:
         """
         own = self.own.after(start.own)
         return [*own, *(self.user.after(start.user or BASE) if self.user else ())]
-
-    def after(self, start: SchemaRevision, applied: Sequence[Revision]) -> SchemaRevision | None:
-        """Return the revision of a database at *start* after it has *applied* pending revisions.
-
-        It is None between two branches, where no version identifies it.
-        """
-        rest = self.pending(start)[len(applied) :]
-        ids = {revision.stream: revision.id for revision in applied}
-        user = None if self.user is None else ids.get(self.user.name, start.user)
-        position = SchemaRevision(ids.get(self.own.name, start.own), user)
-        return position if self.pending(position) == rest else None
