@@ -6,13 +6,11 @@ import pytest
 
 from tenantry.db.pgoutput import (
     BadMessage,
-    Delete,
-    Insert,
     Marker,
     Relation,
+    RowChange,
     Truncate,
     Unchanged,
-    Update,
     decode,
 )
 
@@ -40,16 +38,16 @@ class TestDecode:
         ("data", "expected"),
         [
             (RELATION, Relation(16_400, "public", "note", ("id", "body"), (0,))),
-            (b"I" + ID + b"N" + row(text("1"), NULL), Insert(16_400, ("1", None))),
+            (b"I" + ID + b"N" + row(text("1"), NULL), RowChange(16_400, None, ("1", None))),
             (
                 b"U" + ID + b"N" + row(text("1"), SAME),
-                Update(16_400, None, ("1", Unchanged.VALUE)),
+                RowChange(16_400, ("1", Unchanged.VALUE), ("1", Unchanged.VALUE)),
             ),
             (
                 b"U" + ID + b"K" + row(text("1"), NULL) + b"N" + row(text("2"), text("ä")),
-                Update(16_400, ("1", None), ("2", "ä")),
+                RowChange(16_400, ("1", None), ("2", "ä")),
             ),
-            (b"D" + ID + b"O" + row(text("1"), text("")), Delete(16_400, ("1", ""))),
+            (b"D" + ID + b"O" + row(text("1"), text("")), RowChange(16_400, ("1", ""), None)),
             (b"T" + struct.pack(">IB", 2, 0) + ID + ID, Truncate((16_400, 16_400))),
             (
                 b"M\1" + struct.pack(">Q", 9) + b"tenantry\0" + struct.pack(">I", 2) + b"\0\1",

@@ -7,8 +7,7 @@ functions block: call them in a thread.
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -81,10 +80,9 @@ class ChangeCopy:
         self.slot = slot
         self._snapshot = snapshot
         self._connect_seconds = connect_seconds
-        self._count = count
         self._held_bytes_max = held_bytes_max
         self._raw = _connect(target, connect_seconds, _TARGET)
-        self._writer = ChangeWriter(self._raw)
+        self._writer = ChangeWriter(self._raw, count)
         self._held: list[tuple[Change, int]] = []
         self._held_bytes = 0
 
@@ -106,13 +104,19 @@ class ChangeCopy:
             Exception: Any error of the driver, or a message that is not understood.
         """
         token = new_id().bytes
+        held, self._held, self._held_bytes = self._held, [], 0
         try:
-            with stop.disconnecting(self._raw.fileno()):
-                self._release()
-                with self._reading(stop) as raw:
-                    raw.execute(_MARK, [MARKER, token])
-                    while not self._read(raw, token, within, stop):
-                        stop.check()
+            with (
+                stop.disconnecting(self._raw.fileno()),
+                contextlib.closing(_connect(self._source, self._connect_seconds, _SOURCE)) as raw,
+                stop.disconnecting(raw.fileno()),
+            ):
+                raw.autocommit = True
+                for change, size in held:
+                    self._writer.write(change, size)
+                raw.execute(_MARK, [MARKER, token])
+                while not self._read(raw, token, within, stop):
+                    stop.check()
                 self._writer.flush()
                 self._raw.commit()
         except (psycopg.DataError, psycopg.IntegrityError) as error:
@@ -122,13 +126,6 @@ class ChangeCopy:
                 f"A change cannot be made in the copy: {type(error).__name__}"
                 f"{f' in {where}' if where else ''}."
             ) from error
-
-    @contextmanager
-    def _reading(self, stop: Stop) -> Iterator[Raw]:
-        raw = _connect(self._source, self._connect_seconds, _SOURCE)
-        with contextlib.closing(raw), stop.disconnecting(raw.fileno()):
-            raw.autocommit = True
-            yield raw
 
     def _read(self, raw: Raw, token: bytes, within: Snapshot | None, stop: Stop) -> bool:
         """Copy some transactions; return whether the marker *token* was among the messages."""
@@ -144,29 +141,21 @@ class ChangeCopy:
                 is_done |= message.content == token
             elif isinstance(message, Relation):  # also for later transactions
                 self._writer.describe(message)
-            elif message is not None and not self._snapshot.contains(xid):
-                self._take(message, len(data), is_held=not (within is None or within.contains(xid)))
+            elif message is None or self._snapshot.contains(xid):
+                continue
+            elif within is None or within.contains(xid):
+                self._writer.write(message, len(data))
+            else:
+                self._hold(message, len(data))
         if is_empty:
             raise psycopg.DatabaseError("The replication slot does not return what was written.")
         return is_done
 
-    def _take(self, message: Change, size: int, *, is_held: bool) -> None:
-        if not is_held:
-            self._write(message, size)
-            return
-        self._held.append((message, size))
+    def _hold(self, change: Change, size: int) -> None:
+        self._held.append((change, size))
         self._held_bytes += size
         if self._held_bytes > self._held_bytes_max:
             raise TooManyChanges
-
-    def _release(self) -> None:
-        held, self._held, self._held_bytes = self._held, [], 0
-        for message, size in held:
-            self._write(message, size)
-
-    def _write(self, message: Change, size: int) -> None:
-        self._writer.write(message, size)
-        self._count(size)
 
 
 def _connect(url: str, seconds: float, settings: str) -> Raw:

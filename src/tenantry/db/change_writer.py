@@ -3,23 +3,13 @@
 A change must have exactly one row, and the row must then have exactly the values that were sent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
-from tenantry.db.pgoutput import (
-    Change,
-    Delete,
-    Insert,
-    Relation,
-    Truncate,
-    Unchanged,
-    Update,
-    Value,
-    Values,
-)
+from tenantry.db.pgoutput import Change, Relation, RowChange, Truncate, Unchanged, Value, Values
 from tenantry.db.servers import quoted
 from tenantry.kit.errors import Conflict
 
@@ -81,10 +71,12 @@ class ChangeWriter:
         raw: A connection to the copy with `psycopg.RawCursor`, in a transaction. Its session must
             execute no triggers, and must have the settings of the session that has read the
             values.
+        count: Called with the bytes of each change.
     """
 
-    def __init__(self, raw: Raw) -> None:
+    def __init__(self, raw: Raw, count: Callable[[int], None]) -> None:
         self._raw = raw
+        self._count = count
         self._relations: dict[int, Relation] = {}
         self._tables: dict[int, _Table] = {}
         self._batch: list[_Step] = []
@@ -116,6 +108,7 @@ class ChangeWriter:
             ChangeDiffers: An earlier one had another result.
             Exception: Any error of the driver.
         """
+        self._count(size)
         if isinstance(change, Truncate):
             self.flush()
             names = ", ".join(f"ONLY {self._tables[one].name}" for one in change.relation_ids)
@@ -147,39 +140,31 @@ def _is_as_sent(cursor: "psycopg.Cursor[Any]", expected: Sequence[Value] | None)
         return True
     result = cursor.pgresult
     assert result is not None
-    for at, value in enumerate(expected):
-        data = result.get_value(0, at)
-        if (None if data is None else data.decode()) != value:
-            return False
-    return True
+    data = [result.get_value(0, at) for at in range(len(expected))]
+    return [None if one is None else one.decode() for one in data] == list(expected)
 
 
-def _step(table: _Table, change: Insert | Update | Delete) -> _Step:
-    if isinstance(change, Insert):
-        columns = ", ".join(table.columns)
+def _step(table: _Table, change: RowChange) -> _Step:
+    columns = ", ".join(table.columns)
+    if change.old is None:
+        assert change.new is not None
         places = ", ".join(f"${at}" for at in range(1, len(change.new) + 1))
         sql = (
             f"INSERT INTO {table.name} ({columns}) OVERRIDING SYSTEM VALUE VALUES ({places}) "  # noqa: S608
             f"RETURNING {columns}"
         )
         return _Step(table, sql, change.new, change.new)
-    if isinstance(change, Delete):
-        parameters: list[Value] = []
-        sql = f"DELETE FROM ONLY {table.name} WHERE {_match(table, change.old, parameters)}"  # noqa: S608
-        return _Step(table, sql, parameters, None)
-    return _update(table, change)
-
-
-def _update(table: _Table, change: Update) -> _Step:
     parameters: list[Value] = []
+    match = _match(table, change.old, parameters)
+    if change.new is None:
+        return _Step(table, f"DELETE FROM ONLY {table.name} WHERE {match}", parameters, None)  # noqa: S608
     changed = {at: one for at, one in enumerate(change.new) if not isinstance(one, Unchanged)}
+    columns = ", ".join(table.columns[at] for at in changed)
     assignments = []
     for at, value in changed.items():
         if at not in table.fixed:
             parameters.append(value)
             assignments.append(f"{table.columns[at]} = ${len(parameters)}")
-    columns = ", ".join(table.columns[at] for at in changed)
-    match = _match(table, change.new if change.old is None else change.old, parameters)
     if assignments:
         sql = f"UPDATE ONLY {table.name} SET {', '.join(assignments)} WHERE {match} "  # noqa: S608
         sql += f"RETURNING {columns}"
@@ -190,29 +175,19 @@ def _update(table: _Table, change: Update) -> _Step:
 
 def _match(table: _Table, values: Values, parameters: list[Value]) -> str:
     """Return the condition that finds one row; add its parameters."""
+    conditions = []
+    for at in table.key:
+        column, value = table.columns[at], values[at]
+        if isinstance(value, Unchanged):
+            raise ChangeDiffers(f"A change of {table.name} does not say which row it changes.")
+        if value is None:
+            conditions.append(f"{column} IS NULL")
+            continue
+        parameters.append(value)
+        # As text, which every type has; equal rows are exchangeable.
+        found = column if table.is_unique else f"pg_catalog.format('%s', {column})"
+        conditions.append(f"{found} = ${len(parameters)}")
+    condition = " AND ".join(conditions)
     if table.is_unique:
-        return " AND ".join(_equal(table, values, parameters))
-    # As text, which every type has; equal rows are exchangeable.
-    condition = " AND ".join(_same_text(table, values, parameters))
+        return condition
     return f"ctid = (SELECT ctid FROM ONLY {table.name} WHERE {condition} LIMIT 1)"  # noqa: S608
-
-
-def _equal(table: _Table, values: Values, parameters: list[Value]) -> Iterator[str]:
-    for at in table.key:
-        parameters.append(_sent(table, values[at]))
-        yield f"{table.columns[at]} = ${len(parameters)}"
-
-
-def _same_text(table: _Table, values: Values, parameters: list[Value]) -> Iterator[str]:
-    for at in table.key:
-        if values[at] is None:
-            yield f"{table.columns[at]} IS NULL"
-        else:
-            parameters.append(_sent(table, values[at]))
-            yield f"pg_catalog.format('%s', {table.columns[at]}) = ${len(parameters)}"
-
-
-def _sent(table: _Table, value: Value) -> Value:
-    if isinstance(value, Unchanged):
-        raise ChangeDiffers(f"A change of {table.name} does not say which row it changes.")
-    return value

@@ -43,28 +43,18 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
-    """A new row."""
+class RowChange:
+    """A row that was inserted, updated or deleted.
 
-    relation_id: int
-    new: Values
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A changed row; *old* is None if the columns of its identity are the same."""
+    Attributes:
+        old: What identifies the row; None for a new one. Of a deleted row, the values outside the
+            replica identity are None. If an update has not changed them, they are those of *new*.
+        new: None for a deleted row.
+    """
 
     relation_id: int
     old: Values | None
-    new: Values
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """A deleted row; outside the replica identity, the values of *old* are None."""
-
-    relation_id: int
-    old: Values
+    new: Values | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +72,7 @@ class Marker:
     content: bytes
 
 
-Change = Insert | Update | Delete | Truncate
+Change = RowChange | Truncate
 
 
 def decode(data: bytes) -> Relation | Change | Marker | None:
@@ -91,12 +81,11 @@ def decode(data: bytes) -> Relation | Change | Marker | None:
     Raises:
         BadMessage: It is not understood.
     """
-    kind = data[:1]
+    kind, reader = data[:1], _Reader(data[1:])
     if kind in _WITHOUT_CHANGE:
         return None
-    reader = _Reader(data[1:])
     try:
-        message = _DECODERS[kind](reader)
+        message = _row_change(kind, reader) if kind in _ROWS else _DECODERS[kind](reader)
     except (KeyError, ValueError) as error:
         raise BadMessage(f"A message of type {kind!r} cannot be decoded.") from error
     if not reader.is_at_end:
@@ -104,42 +93,35 @@ def decode(data: bytes) -> Relation | Change | Marker | None:
     return message
 
 
-def _insert(reader: "_Reader") -> Insert:
-    relation_id, _ = reader.int32(), reader.one_of(b"N")
-    return Insert(relation_id, reader.values())
-
-
-def _update(reader: "_Reader") -> Update:
-    relation_id, part = reader.int32(), reader.one_of(b"KON")
-    if part == b"N":
-        return Update(relation_id, None, reader.values())
-    old, _ = reader.values(), reader.one_of(b"N")
-    return Update(relation_id, old, reader.values())
-
-
-def _delete(reader: "_Reader") -> Delete:
-    relation_id, _ = reader.int32(), reader.one_of(b"KO")
-    return Delete(relation_id, reader.values())
+def _row_change(kind: bytes, reader: "_Reader") -> RowChange:
+    relation_id, marks, rows = reader.number(4), b"", list[Values]()
+    while not reader.is_at_end:
+        marks += reader.take(1)
+        rows.append(reader.values())
+    if marks not in _ROWS[kind]:
+        raise ValueError(marks)
+    old, new = rows[0], rows[-1]
+    return RowChange(relation_id, None if kind == b"I" else old, None if kind == b"D" else new)
 
 
 def _truncate(reader: "_Reader") -> Truncate:
-    count, _options = reader.int32(), reader.take(1)
-    return Truncate(tuple(reader.int32() for _ in range(count)))
+    count, _options = reader.number(4), reader.take(1)
+    return Truncate(tuple(reader.number(4) for _ in range(count)))
 
 
 def _marker(reader: "_Reader") -> Marker:
     reader.take(1 + 8)  # flags and position
     prefix = reader.text()
-    return Marker(prefix, reader.take(reader.int32()))
+    return Marker(prefix, reader.take(reader.number(4)))
 
 
 def _relation(reader: "_Reader") -> Relation:
-    relation_id, schema, name = reader.int32(), reader.text(), reader.text()
+    relation_id, schema, name = reader.number(4), reader.text(), reader.text()
     reader.take(1)  # the replica identity; each column has a flag
     columns, identity = [], []
-    for number in range(reader.int16()):
+    for at in range(reader.number(2)):
         if reader.take(1) == b"\1":
-            identity.append(number)
+            identity.append(at)
         columns.append(reader.text())
         reader.take(4 + 4)  # the type and its modifier
     return Relation(relation_id, schema, name, tuple(columns), tuple(identity))
@@ -155,49 +137,33 @@ class _Reader:
         return self._at == len(self._data)
 
     def take(self, count: int) -> bytes:
-        end = self._at + count
-        if count < 0 or end > len(self._data):
+        start, self._at = self._at, self._at + count
+        if self._at > len(self._data):
             raise ValueError(count)
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
+        return self._data[start : self._at]
 
-    def one_of(self, expected: bytes) -> bytes:
-        found = self.take(1)
-        if found not in expected:
-            raise ValueError(found)
-        return found
-
-    def int16(self) -> int:
-        return int.from_bytes(self.take(2))
-
-    def int32(self) -> int:
-        return int.from_bytes(self.take(4))
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
 
     def text(self) -> str:
-        end = self._data.index(b"\0", self._at)
-        return self.take(end + 1 - self._at)[:-1].decode()
+        return self.take(self._data.index(b"\0", self._at) + 1 - self._at)[:-1].decode()
 
     def values(self) -> Values:
-        return tuple(self._value() for _ in range(self.int16()))
+        return tuple(self._value() for _ in range(self.number(2)))
 
     def _value(self) -> Value:
         kind = self.take(1)
-        if kind == b"n":
-            return None
-        if kind == b"u":
-            return Unchanged.VALUE
-        if kind != b"t":
-            raise ValueError(kind)
-        return self.take(self.int32()).decode()
+        if kind == b"t":
+            return self.take(self.number(4)).decode()
+        return _WITHOUT_TEXT[kind]
 
 
 _WITHOUT_CHANGE = (b"B", b"C", b"O", b"Y")  # begin, commit, origin, type
+_WITHOUT_TEXT: dict[bytes, Value] = {b"n": None, b"u": Unchanged.VALUE}
+# The rows of an insert, an update and a delete: by key, the old one, the new one.
+_ROWS = {b"I": (b"N",), b"U": (b"N", b"KN", b"ON"), b"D": (b"K", b"O")}
 _DECODERS: dict[bytes, Callable[[_Reader], Relation | Change | Marker]] = {
     b"R": _relation,
-    b"I": _insert,
-    b"U": _update,
-    b"D": _delete,
     b"T": _truncate,
     b"M": _marker,
 }
