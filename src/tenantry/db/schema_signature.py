@@ -20,32 +20,12 @@ _OF_RELATIONS = (
     ("pg_sequence", "seqrelid", "0"),
     ("pg_trigger", "tgrelid", "pg_trigger.oid"),
 )
-_ALONE = (
-    "pg_am",
-    "pg_amop",
-    "pg_amproc",
-    "pg_cast",
-    "pg_collation",
-    "pg_conversion",
-    "pg_default_acl",
-    "pg_enum",
-    "pg_event_trigger",
-    "pg_extension",
-    "pg_foreign_data_wrapper",
-    "pg_foreign_server",
-    "pg_language",
-    "pg_opclass",
-    "pg_operator",
-    "pg_opfamily",
-    "pg_proc",
-    "pg_publication",
-    "pg_statistic_ext",
-    "pg_transform",
-    "pg_ts_config",
-    "pg_ts_dict",
-    "pg_ts_parser",
-    "pg_ts_template",
-)
+_ALONE = """
+pg_am pg_amop pg_amproc pg_cast pg_collation pg_conversion pg_default_acl pg_enum pg_event_trigger
+pg_extension pg_foreign_data_wrapper pg_foreign_server pg_language pg_opclass pg_operator
+pg_opfamily pg_proc pg_publication pg_statistic_ext pg_transform pg_ts_config pg_ts_dict
+pg_ts_parser pg_ts_template
+"""
 # The first id of an object that is not PostgreSQL's own.
 # Source: FirstNormalObjectId in PostgreSQL's src/include/access/transam.h
 _FIRST_ID = 16_384
@@ -77,7 +57,7 @@ _LINES = " UNION ALL ".join(
         *(
             f"SELECT pg_catalog.format('{name} %s %s', oid, xmin) "  # noqa: S608
             f"FROM {name} WHERE oid >= {_FIRST_ID}"
-            for name in _ALONE
+            for name in _ALONE.split()
         ),
     ]
 )
