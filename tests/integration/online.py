@@ -9,13 +9,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tenantry.backup import moving
+from tenantry.backup import dumps, moving
 from tenantry.backup.jobs import Progress
 from tenantry.backup.online import MOVE_LIMITS, MoveLimits, Way
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
+from tenantry.db import replication
+from tenantry.db.servers import Server as TenantServer
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
 from tenantry.kit.pages import Window
@@ -65,6 +67,12 @@ async def newest_job(services: Services) -> Job:
     return (await job_rows.page(services.catalog, Window(1, 1))).items[0]
 
 
+async def slots(server: TenantServer) -> list[tuple[str, str]]:
+    """Return the replication slots of moves on a server, each with its database."""
+    async with dumps.connected(server.url("postgres")) as raw:
+        return await replication.left(raw)
+
+
 async def left_over(services: Services) -> list[str]:
     """Return what moves have left: databases without a tenant, slots and publications."""
     listed = {
@@ -75,7 +83,7 @@ async def left_over(services: Services) -> list[str]:
         server = services.databases.server(name)
         names = [one for one in await server.names("tenantry_") if "template" not in one]
         found += [one for one in names if one not in listed]
-        found += [slot for slot, _ in await server.followed()]
+        found += [slot for slot, _ in await slots(server)]
         for one in names:
             found += [
                 row[0]

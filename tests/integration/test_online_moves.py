@@ -10,7 +10,7 @@ import msgspec
 import psycopg
 import pytest
 
-from tenantry.backup import jobs, moving, online
+from tenantry.backup import dumps, jobs, moving, online
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.jobs import Progress
 from tenantry.backup.moving import MoveFailed
@@ -43,6 +43,7 @@ from tests.integration.online import (
     left_over,
     move,
     newest_job,
+    slots,
     two_servers,
     url_of,
     writing,
@@ -147,7 +148,7 @@ async def _services(settings: Settings) -> AsyncIterator[Services]:
         yield services
         for name in services.databases.server_names:
             server = services.databases.server(name)
-            for slot, database in await server.followed():
+            for slot, database in await slots(server):
                 await server.stop_following(database, slot)
             for one in await server.names("tenantry_"):
                 await server.drop(one)
@@ -417,13 +418,13 @@ class TestObstacle:
                 raw_sql.rows(url, f"SELECT pg_drop_replication_slot('{name}')")
 
     async def test_is_a_server_without_logical_decoding(self, services: Services, server_url: str):
-        near = services.databases.server(NEAR)
-        raw = await asyncpg.connect(server_url)
-        found = await move_obstacles.find(raw)
-        await raw.close()
+        async with dumps.connected(server_url) as raw:
+            found = await move_obstacles.find(raw)
+        async with dumps.connected(services.databases.server(NEAR).url("postgres")) as raw:
+            on_target = await move_obstacles.find_on_target(raw)
 
         assert found == "wal_level of its server is replica, and must be logical"
-        assert await near.obstacle_to_following() is None
+        assert on_target is None
 
     async def test_is_a_role_without_rights(self, services: Services, shop: Tenant):
         url = url_of(services, shop)

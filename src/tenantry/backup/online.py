@@ -112,15 +112,13 @@ def describe(obstacle: str | None) -> str:
 
 
 async def _obstacle(tenant: Tenant, source: Server, target: Server, way: Way) -> str | None:
-    url = source.url(tenant.database_name)
-    if dumps.engine_of(url) != POSTGRESQL:
+    url, new_url = source.url(tenant.database_name), target.url_before(tenant.database_name)
+    if {dumps.engine_of(url), dumps.engine_of(new_url)} != {POSTGRESQL}:
         return move_obstacles.NOT_POSTGRESQL
     if tenant.is_read_only or not tenant.is_active:
         return "the tenant accepts no writes"
-    if found := await target.obstacle_to_following():
-        return found
-    async with dumps.connected(url) as raw:
-        found = await move_obstacles.find(raw)
+    async with dumps.connected(url) as raw, dumps.connected(new_url) as new:
+        found = await move_obstacles.find_on_target(new) or await move_obstacles.find(raw)
         size = int(await raw.fetchval("SELECT pg_database_size(current_database())"))
     if found is None and way is Way.AUTO and size < SMALL_BYTES:
         return f"the database is small ({size / 1e6:.0f} MB)"

@@ -3,13 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from tenantry.backup import dumps
 from tenantry.catalog import deleted_tenants, job_cleanup, jobs, tenant_counts, tenant_list
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.jobs import JobNotFound, JobState
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.cli import output
 from tenantry.cli.findings import Finding, State
-from tenantry.db.factory import open_tenant_server
+from tenantry.db import replication
 from tenantry.db.replication import PREFIX
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.pages import Window
@@ -38,11 +39,14 @@ async def check_slots(settings: Settings, catalog: Catalog) -> list[Finding]:
     """Return a finding for each slot of a move that does not run."""
     findings = []
     for name, server in settings.servers.items():
+        if dumps.engine_of(server.admin_address) != dumps.POSTGRESQL:
+            continue
         try:
-            followed = await open_tenant_server(settings, server).followed()
+            async with dumps.connected(server.admin_address) as raw:
+                slots = await replication.left(raw)
         except Unavailable:
             continue  # the check of the server reports it
-        for slot, database in followed:
+        for slot, database in slots:
             if not await _is_open(catalog, slot):
                 findings.append(_slot_finding(name, slot, database))
     return findings

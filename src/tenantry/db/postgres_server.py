@@ -11,7 +11,6 @@ import asyncpg
 from tenantry.db import (
     collations,
     inspection,
-    move_obstacles,
     outage_errors,
     postgres,
     replication,
@@ -287,22 +286,12 @@ class PostgresServer(Server):
         async with self._maintenance() as raw:
             await write_fence.lift_postgres(raw, name)
 
-    async def obstacle_to_following(self) -> str | None:
-        """Return why a database on this server cannot follow another one; None if it can."""
-        async with self._maintenance() as raw:
-            return await move_obstacles.find_on_target(raw)
-
     async def stop_following(self, name: str, slot: str) -> None:
         """Drop the replication slot and the publication *slot* of the database *name*."""
         if await self.missing([name]):  # its slots were dropped with it
             return
         async with self._connected(name) as raw:
             await replication.end(raw, slot)
-
-    async def followed(self) -> list[tuple[str, str]]:
-        """Return the replication slots of moves on the server, each with its database."""
-        async with self._maintenance() as raw:
-            return await replication.left(raw)
 
     async def check_listed(self, database: str) -> None:
         """Check the properties of the database *database* in the server's list."""

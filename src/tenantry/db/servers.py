@@ -181,24 +181,12 @@ class Server(ABC):
         """
 
     @abstractmethod
-    async def obstacle_to_following(self) -> str | None:
-        """Return why a database on this server cannot follow another one; None if it can.
-
-        Raises:
-            DatabaseUnavailable: The server cannot be reached.
-        """
-
-    @abstractmethod
     async def stop_following(self, name: str, slot: str) -> None:
         """Drop the replication slot and the publication *slot* of the database *name*, if any.
 
         Raises:
             DatabaseUnavailable: The server cannot be reached, or returns an error.
         """
-
-    @abstractmethod
-    async def followed(self) -> list[tuple[str, str]]:
-        """Return the replication slots of moves on the server, each with its database."""
 
     @abstractmethod
     async def check_listed(self, database: str) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tenantry.db import files, inspection, move_obstacles, write_fence
+from tenantry.db import files, inspection, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outage_errors import ServerAway
 from tenantry.db.servers import (
@@ -169,16 +169,8 @@ class SqliteFolder(Server):
         """Let the database *name* accept writes again."""
         await run_in_thread(lambda _stop: write_fence.lift_sqlite(self.path(name)))
 
-    async def obstacle_to_following(self) -> str | None:
-        """Return the reason: it is no PostgreSQL."""
-        return move_obstacles.NOT_POSTGRESQL
-
     async def stop_following(self, name: str, slot: str) -> None:
         """Do nothing: a file has no replication slots."""
-
-    async def followed(self) -> list[tuple[str, str]]:
-        """Return nothing: files have no replication slots."""
-        return []
 
     async def check_listed(self, database: str) -> None:
         """Do nothing: a folder has no list."""
