@@ -46,6 +46,15 @@ class Stop:
             for cancel in self._calls:
                 cancel()
 
+    @property
+    def is_set(self) -> bool:
+        """Whether the work is to stop."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, at most until the work is stopped."""
+        self._event.wait(seconds)
+
     def check(self, *_: Any) -> None:
         """Raise an error if the work is to stop.
 

@@ -144,7 +144,7 @@ class PostgresExecution(Execution):
 
     def stop(self) -> None:
         """Cancel the running statement, and abort the connection."""
-        self.guard.stopped.set()
+        self.guard.stop.set()
         raw = self._raw  # None if there is no connection: then both attempts fail
         with contextlib.suppress(Exception):
             live.cancel(raw)

@@ -92,7 +92,7 @@ class SqliteExecution(Execution):
 
     def stop(self) -> None:
         """Interrupt the running statement."""
-        self.guard.stopped.set()
+        self.guard.stop.set()
         # There is nothing to interrupt without a connection, or if it is closed concurrently.
         with contextlib.suppress(AttributeError, sqlite3.ProgrammingError):
             self._raw.interrupt()
@@ -168,7 +168,7 @@ def _authorizer(raw: sqlite3.Connection, guard: Guard, pragmas: Pragmas) -> Call
     def authorize(action: int, name: str | None, value: str | None, *_: object) -> int:
         if not guard.is_watching:
             return sqlite3.SQLITE_OK
-        if guard.stopped.is_set():
+        if guard.stop.is_set:
             guard.note(TimeoutError())
         elif not raw.in_transaction:
             guard.note(TransactionRolledBack())

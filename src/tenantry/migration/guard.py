@@ -6,12 +6,12 @@ transaction is not the one that the engine began.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.kit.stopping import Stop
 from tenantry.migration import sql_text
 from tenantry.migration.revisions import RevisionExited, RevisionFailed, line_in
 from tenantry.migration.statements import LiveRevision, Statement, Step
@@ -65,13 +65,13 @@ class Guard:
         is_watching: Whether a revision is running.
         is_in_block: Whether it is in an autocommit block, where it can have a transaction.
         is_final: Whether it has sent what this run must not repeat.
-        stopped: Set by another thread when nothing more may be sent.
+        stop: Set by another thread when nothing more may be sent.
     """
 
     def __init__(self) -> None:
         self.rehearses = False
         self.is_watching = self.is_in_block = self.is_final = False
-        self.stopped = threading.Event()
+        self.stop = Stop()
         self._refusal: Exception | None = None
         self._file: Path | None = None  # of the live revision that runs
         self._before: Callable[[str], None] | None = None
@@ -119,7 +119,7 @@ class Guard:
         Raises:
             TimeoutError: See `check_stopped`.
         """
-        self.stopped.wait(seconds)
+        self.stop.wait(seconds)
         self.check_stopped()
 
     @contextlib.contextmanager
@@ -160,7 +160,7 @@ class Guard:
         Raises:
             TimeoutError: It was: nothing more may be sent or committed.
         """
-        if self.stopped.is_set():
+        if self.stop.is_set:
             raise TimeoutError
 
     def check_sql(self, sql: Any, cursor: Any = None) -> None:

@@ -241,7 +241,7 @@ class Migrator:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
                 # At once: `stop` waits for a thread.
-                execution.guard.stopped.set()
+                execution.guard.stop.set()
                 stopping = loop.run_in_executor(None, execution.stop)
                 for one in (running, stopping):
                     one.add_done_callback(_read_error)
