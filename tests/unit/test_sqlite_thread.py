@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tenantry.db.sqlite_thread import ConnectionThread
+from tenantry.db.sqlite import ConnectionThread
 
 
 @pytest.fixture(name="thread")
