@@ -5,6 +5,7 @@ One statement changes the profile and adds the entry to the audit log.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -51,6 +52,8 @@ from tenantry.tenant.users import (
 
 _FIELDS = {"email": "email", "fullName": "full_name"}
 _ENTRY = ("id", "at", "actor", "action", "target", "address", "command", "request_id")
+_ENTRY_PARAMETERS = tuple(f"audit_{name}" for name in _ENTRY)
+_entry_values = attrgetter(*_ENTRY)
 
 
 def _logged(before: sa.FromClause, source: sa.FromClause) -> sa.Insert:
@@ -149,7 +152,7 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
         full_name=full_name,
         email=email,
         canonical_email=canonical_email(email),
-        **{f"audit_{name}": getattr(entry, name) for name in _ENTRY},
+        **dict(zip(_ENTRY_PARAMETERS, _entry_values(entry), strict=True)),
     )
     if changed is None:
         await confirm_claimant(claimant)

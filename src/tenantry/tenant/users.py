@@ -5,6 +5,7 @@ Every change is an entry in the tenant's audit log.
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,9 @@ from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.tables import ended_session, user
 
 FULL_NAME_CHARS_MAX = 200
+
+checked_name = partial(checked_label, "fullName", chars_max=FULL_NAME_CHARS_MAX)
+"""Return a full name if it is valid; raises `BadText` if not."""
 
 
 class UserNotFound(NotFound):
@@ -193,15 +197,6 @@ def check_new(passwords: Passwords, new: NewUser) -> None:
     checked_email(new.email)
     checked_name(new.full_name)
     passwords.check_new(new.password, email=new.email)
-
-
-def checked_name(full_name: str) -> str:
-    """Return *full_name* if it is valid.
-
-    Raises:
-        BadText: It is not.
-    """
-    return checked_label("fullName", full_name, chars_max=FULL_NAME_CHARS_MAX)
 
 
 async def create(
