@@ -226,7 +226,8 @@ class Api:
         """
         if not endpoint.reads_body:
             return b""
-        pool, sender = self._held_bodies, request.turn
+        pool = self._held_bodies
+        sender: object = request.turn
         if isinstance(request.caller, AdminContext):
             sender = request.caller.admin_id
         elif sender is None:

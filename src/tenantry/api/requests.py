@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl
 from uuid import UUID
@@ -95,16 +96,14 @@ def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credenti
         HeadersTooLarge: The headers together are larger than `HEADERS_BYTES_MAX`.
     """
     found: dict[bytes, str] = {}
-    size = 0
+    if sum(map(len, chain.from_iterable(headers))) > HEADERS_BYTES_MAX:
+        raise HeadersTooLarge
     for name, value in headers:
-        size += len(name) + len(value)
         if name in counted:
             if name in found:
                 raise RepeatedCredential
             # Other blanks are not those of HTTP (RFC 9110, section 5.6.3), and make it invalid.
             found[name] = value.strip(b" \t").decode("latin-1")
-    if size > HEADERS_BYTES_MAX:
-        raise HeadersTooLarge
     return Credentials(
         found.get(AUTHORIZATION) or None, found.get(API_KEY) or None, found.get(MCP_TOKEN) or None
     )
