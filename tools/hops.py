@@ -1,7 +1,7 @@
 """Print the hops of a request: the functions of ours that it passes through, in order.
 
-`python -m tools.hops` sends each request of `REQUESTS` twice, in process and over SQLite, and
-traces the second one with `sys.setprofile`. `--list profile` prints the functions of one of them.
+`python -m tools.hops` sends each request of `REQUESTS` several times, in process and over SQLite,
+and traces them with `sys.setprofile`. `--list profile` prints the functions of one of them.
 What happens in other threads and in the server below the application is not counted.
 """
 
@@ -29,6 +29,7 @@ from testkit.request_samples import PASSWORD
 SOURCE = str(Path(tenantry.__file__).parent)
 EMAIL = "ada@acme.example"
 ADMIN = "root@tenantry.example"
+TRIES = 5
 
 
 @dataclass
@@ -123,12 +124,20 @@ REQUESTS = {
 
 
 async def hops_of(stage: Stage, name: str) -> Hops:
-    """Return the hops of the second of two requests."""
+    """Return the hops of the shortest of `TRIES` requests, after a first one.
+
+    The others may have met a background task, or a timer.
+    """
     send = await REQUESTS[name][1](stage)
     await send()
-    with tracing() as hops:
-        await send()
-    return hops
+    shortest: Hops | None = None
+    for _ in range(TRIES):
+        with tracing() as hops:
+            await send()
+        if shortest is None or len(hops.functions) < len(shortest.functions):
+            shortest = hops
+    assert shortest is not None
+    return shortest
 
 
 @asynccontextmanager
