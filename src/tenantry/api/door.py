@@ -21,17 +21,17 @@ from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
 from tenantry.api import envelope, error_responses
 from tenantry.api.access_levels import TENANT_LOGIN
+from tenantry.api.body_memory import (
+    STRANGER_BYTES_MAX,
+    STRANGERS_BYTES_MAX,
+    BodyMemory,
+    BodyReservation,
+)
 from tenantry.api.conditional import unchanged_answer, versioned_answer
 from tenantry.api.deadlines import Deadline, Deadlines
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Answer
 from tenantry.api.fair_share import LONG_WAIT_SECONDS, FairShare
-from tenantry.api.held_bodies import (
-    STRANGER_BYTES_MAX,
-    STRANGERS_BYTES_MAX,
-    HeldBodies,
-    HeldBody,
-)
 from tenantry.api.request_state import RequestState, Scope
 from tenantry.api.requests import (
     BODY_LIMITS,
@@ -88,8 +88,8 @@ class Api:
         self._fair_share = fair_share or FairShare()
         self._body_limits = body_limits
         self._deadlines = Deadlines()
-        self._held_bodies = HeldBodies()
-        self._bodies_of_strangers = HeldBodies(STRANGERS_BYTES_MAX, STRANGER_BYTES_MAX)
+        self._body_memory = BodyMemory()
+        self._strangers_memory = BodyMemory(STRANGERS_BYTES_MAX, STRANGER_BYTES_MAX)
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,8 +128,8 @@ class Api:
         try:
             await send_answer(send, receive, answer, request)
         finally:
-            if request.held is not None:
-                request.held.release()
+            if request.reserved is not None:
+                request.reserved.release()
             entry = request.entry(answer.status)
             self._access_log.write(entry)
             if entry.status >= SERVER_ERROR:
@@ -226,15 +226,15 @@ class Api:
         """
         if not endpoint.reads_body:
             return b""
-        pool = self._held_bodies
+        pool = self._body_memory
         sender: object = request.turn
         if isinstance(request.caller, AdminContext):
             sender = request.caller.admin_id
         elif sender is None:
-            pool, sender = self._bodies_of_strangers, network_of(request.anonymous.address)
-        request.held = held = HeldBody(pool, sender)
+            pool, sender = self._strangers_memory, network_of(request.anonymous.address)
+        request.reserved = reserved = BodyReservation(pool, sender)
         try:
-            return await read_body(endpoint, request.headers, receive, held, self._body_limits)
+            return await read_body(endpoint, request.headers, receive, reserved, self._body_limits)
         except TenantryError as error:
             return error
 

@@ -9,10 +9,10 @@ from tenantry.access.identify import Credentials, Identity
 from tenantry.access.rate_limits import Quota
 from tenantry.api import error_responses
 from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
+from tenantry.api.body_memory import BodyReservation
 from tenantry.api.deadlines import Deadline
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer
-from tenantry.api.held_bodies import HeldBody
 from tenantry.api.requests import is_token
 from tenantry.kit.access_log import SERVER_ERROR, AccessEntry
 from tenantry.kit.clock import monotonic_seconds, utc_now
@@ -34,7 +34,7 @@ class RequestState:
 
     Attributes:
         deadline: How long the request may still use databases.
-        held: The memory of its body; None until the credentials are verified.
+        reserved: The memory of its body; None until the credentials are verified.
         values: The parameters in its path, not decoded.
         credentials: Those that its endpoint reads.
         known: The generation of the cache when the request arrived.
@@ -51,7 +51,7 @@ class RequestState:
         self.began = monotonic_seconds()
         self.scope = scope
         self.deadline = deadline
-        self.held: HeldBody | None = None
+        self.reserved: BodyReservation | None = None
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
         # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).

@@ -13,6 +13,7 @@ import msgspec
 
 from tenantry.access.identify import Credentials
 from tenantry.api.access_levels import API_KEY, AUTHORIZATION, MCP_TOKEN
+from tenantry.api.body_memory import BodyReservation
 from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
 from tenantry.api.error_responses import (
     BodyTooLarge,
@@ -22,7 +23,6 @@ from tenantry.api.error_responses import (
     HttpError,
     UnsupportedMediaType,
 )
-from tenantry.api.held_bodies import HeldBody
 from tenantry.api.protocol import received_at_once
 from tenantry.api.streaming import Receive
 from tenantry.kit.errors import Invalid
@@ -154,10 +154,10 @@ async def read_body(
     endpoint: Endpoint,
     headers: RawHeaders,
     receive: Receive,
-    held: HeldBody,
+    reserved: BodyReservation,
     limits: BodyLimits = BODY_LIMITS,
 ) -> bytes:
-    """Return the whole body, which *held* counts.
+    """Return the whole body, which *reserved* counts.
 
     Raises:
         BodyTooLarge: It is larger than the endpoint accepts.
@@ -172,13 +172,13 @@ async def read_body(
         _check_announced(endpoint, headers)
         try:
             async with asyncio.timeout(limits.seconds_max):
-                body = await _read_parts(receive, endpoint.body_bytes_max, held, limits)
+                body = await _read_parts(receive, endpoint.body_bytes_max, reserved, limits)
         except TimeoutError as error:
             raise BodyTooSlow from error
     elif len(body) > endpoint.body_bytes_max:
         raise BodyTooLarge
     else:
-        held.grow(len(body))
+        reserved.grow(len(body))
     if body and not _is_json(headers):
         raise UnsupportedMediaType
     return body
@@ -293,7 +293,7 @@ def _replace_lone(found: "re.Match[bytes]") -> bytes:
 
 
 async def _read_parts(
-    receive: Receive, bytes_max: int, held: HeldBody, limits: BodyLimits
+    receive: Receive, bytes_max: int, reserved: BodyReservation, limits: BodyLimits
 ) -> bytes:
     body = bytearray()
     while True:
@@ -304,7 +304,7 @@ async def _read_parts(
         part = message.get("body", b"")
         if len(body) + len(part) > bytes_max:
             raise BodyTooLarge
-        held.grow(len(part))
+        reserved.grow(len(part))
         body += part
         if not message.get("more_body", False):
             return bytes(body)

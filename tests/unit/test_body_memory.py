@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from tenantry.api.body_memory import UNCOUNTED_BYTES, BodyMemory, BodyReservation, TooManyBodies
 from tenantry.api.error_responses import ClientDisconnected
-from tenantry.api.held_bodies import UNCOUNTED_BYTES, HeldBodies, HeldBody, TooManyBodies
 from tenantry.api.request_state import Scope
 from tenantry.api.requests import read_body
 from tenantry.api.routes.tenant_auth import update_profile
@@ -17,9 +17,9 @@ PART = b"x" * (UNCOUNTED_BYTES + 1)
 class Client:
     """Sends a body in parts, each when `go_on` is called."""
 
-    def __init__(self, held: HeldBodies, sender: str = "acme") -> None:
+    def __init__(self, held: BodyMemory, sender: str = "acme") -> None:
         self._parts: asyncio.Queue[Scope] = asyncio.Queue()
-        self.body = HeldBody(held, sender)
+        self.body = BodyReservation(held, sender)
         reading = read_body(update_profile, JSON, self._parts.get, self.body)
         self.answer = asyncio.create_task(reading)
 
@@ -34,7 +34,7 @@ class Client:
 
 
 async def test_a_body_above_the_limit_of_all_is_refused():
-    held = HeldBodies(bytes_max=2 * len(PART))
+    held = BodyMemory(bytes_max=2 * len(PART))
     first, second = Client(held), Client(held)
     await first.send()
     await first.send()
@@ -49,7 +49,7 @@ async def test_a_body_above_the_limit_of_all_is_refused():
 
 
 async def test_a_body_counts_until_its_request_ends():
-    held = HeldBodies(bytes_max=2 * len(PART))
+    held = BodyMemory(bytes_max=2 * len(PART))
     first = Client(held)
     await first.send()
     await first.send(is_last=True)
@@ -67,7 +67,7 @@ async def test_a_body_counts_until_its_request_ends():
 
 
 async def test_a_sender_fills_its_own_share_alone():
-    held = HeldBodies(bytes_max=10 * len(PART), sender_bytes_max=len(PART))
+    held = BodyMemory(bytes_max=10 * len(PART), sender_bytes_max=len(PART))
     first, second, other = Client(held), Client(held), Client(held, "globex")
     await first.send()
 
@@ -84,7 +84,7 @@ async def test_a_sender_fills_its_own_share_alone():
 
 async def test_a_short_body_needs_no_share():
     """The body of a login, for example."""
-    held = HeldBodies(bytes_max=0)
+    held = BodyMemory(bytes_max=0)
     client = Client(held)
 
     await client.send(b"{}", is_last=True)

@@ -24,7 +24,7 @@ class TooManyBodies(Unavailable):
     """The bodies of the current requests take too much memory; try again later."""
 
 
-class HeldBodies:
+class BodyMemory:
     """A pool of memory: limits the bodies of all its senders, and those of each."""
 
     def __init__(
@@ -54,7 +54,7 @@ class HeldBodies:
             del self._of_senders[sender]
 
 
-class HeldBody(msgspec.Struct):
+class BodyReservation(msgspec.Struct):
     """What the body of one request takes of a pool, until the request ends.
 
     Attributes:
@@ -64,7 +64,7 @@ class HeldBody(msgspec.Struct):
         taken: Bytes of the pool.
     """
 
-    pool: HeldBodies
+    pool: BodyMemory
     sender: object
     arrived: int = 0
     taken: int = 0
