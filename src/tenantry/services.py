@@ -24,10 +24,11 @@ from tenantry.backup.jobs import Copying
 from tenantry.backup.opening import backups_of, secret_of
 from tenantry.backup.queueing import Queueing
 from tenantry.catalog import audit, job_cleanup, password_attempts, stored_plans, tenant_counts
-from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import limits_of
+from tenantry.catalog.stream import STREAM
 from tenantry.db import files
 from tenantry.db.factory import open_tenant_server
 from tenantry.db.servers import Server
@@ -63,16 +64,15 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import (
     BadStream,
     NoRevisions,
-    Stream,
     Streams,
     UnknownRevision,
 )
 from tenantry.settings import Settings
-from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant.audit import Retention
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.storage import Storage
+from tenantry.tenant.stream import streams_of
 
 RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
@@ -169,19 +169,8 @@ def system_context(actor: str) -> OperationContext:
     return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
 
 
-def _catalog(settings: Settings, pace: Pace) -> Catalog:
-    return Catalog(
-        settings.catalog,
-        connections_max=settings.catalog_connections,
-        timeout_seconds=settings.connect_timeout_s,
-        synchronous=settings.sqlite_synchronous,
-        statement_seconds=settings.statement_timeout_s,
-        pace=pace,
-    )
-
-
 def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
-    catalog = _catalog(settings, pace)
+    catalog = open_catalog(settings, pace)
     servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
@@ -191,7 +180,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     migrator = Migrator(threads, time_limits_of(settings), driver=settings.migration_driver)
     heartbeat = Heartbeat(catalog, pace)
     metrics = _metrics(catalog, servers, passwords)
-    streams = partial(_tenant_streams, settings)
+    streams = partial(streams_of, settings)
     lifecycle = Lifecycle(
         catalog=catalog,
         databases=databases,
@@ -250,22 +239,12 @@ async def _prepare(services: Services, *, changes: bool) -> None:
         await asyncio.to_thread(files.create, path)
     if not changes:
         await check_not_fenced(settings.catalog, timeout_seconds=settings.connect_timeout_s)
-    if changes or not await _is_at_head(services):
+    if changes or not await is_at_head(services.catalog):
         await _upgrade_catalog(services)
     await services.catalog.cache.check_epoch()
     await services.signing_keys.ensure(system_context("start"))
     if changes:
         await services.heartbeat.beat()
-
-
-async def _is_at_head(services: Services) -> bool:
-    """Return whether the catalog needs no migration, without writing to it."""
-    streams = Streams(catalog_database.STREAM)
-    try:
-        found = await services.migrator.read_state(services.settings.catalog, streams)
-    except Exception:  # noqa: BLE001 - the migration reports it
-        return False
-    return found.revision.own >= catalog_database.STREAM.head
 
 
 def _check_revisions(streams: Streams) -> None:
@@ -287,14 +266,14 @@ def _check_revisions(streams: Streams) -> None:
 
 async def _upgrade_catalog(services: Services) -> None:
     """Migrate the catalog to the head; one that is newer than this code is used unchanged."""
-    scripts = RunScripts(Streams(catalog_database.STREAM))
+    scripts = RunScripts(Streams(STREAM))
     try:
         await services.migrator.initialise(services.settings.catalog, scripts, run_id=new_id())
     except UnknownRevision:
         found = (
             await services.migrator.read_state(services.settings.catalog, scripts.streams)
         ).revision
-        if found.own < catalog_database.STREAM.head:
+        if found.own < STREAM.head:
             raise
         _log.info("the catalog is newer than this code", revision=found.own)
     except Exception as error:
@@ -388,9 +367,3 @@ def _metrics(catalog: Catalog, servers: Mapping[str, Server], passwords: Passwor
 def _storage(settings: Settings, databases: TenantDatabases) -> Storage:
     mark = mark_of(settings.free_space_mark)
     return Storage(databases, mark=mark, tenant_bytes_max=settings.tenant_size_max)
-
-
-def _tenant_streams(settings: Settings) -> Streams:
-    folder = settings.tenant_migrations
-    user = None if folder is None else Stream("user", folder, settings.tenant_naming_convention)
-    return Streams(tenant_databases.STREAM, user, settings.tenant_version_table)

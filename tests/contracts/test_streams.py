@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from tenantry.catalog import database as catalog_database
+from tenantry.catalog import stream as catalog_stream
 from tenantry.catalog import tables as catalog_tables
 from tenantry.db.types import Canonical
 from tenantry.kit.ids import new_id
@@ -20,13 +20,13 @@ from tenantry.migration import schema_state
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Stream, Streams
-from tenantry.tenant import databases as tenant_databases
+from tenantry.tenant import stream as tenant_stream
 from tenantry.tenant import tables as tenant_tables
 from tests.contracts.ledger import sync_engine
 
 STREAMS = {
-    "catalog": (catalog_database.STREAM, catalog_tables.metadata),
-    "tenant": (tenant_databases.STREAM, tenant_tables.metadata),
+    "catalog": (catalog_stream.STREAM, catalog_tables.metadata),
+    "tenant": (tenant_stream.STREAM, tenant_tables.metadata),
 }
 FILE_NAME = re.compile(r"(\d{4})_([a-z]+)_[a-z0-9_]+")
 PATIENCE = TimeLimits(connect_seconds=5, deadline_seconds=60, lock_ms=3_000)

@@ -10,7 +10,7 @@ from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, RunScripts, TimeLimits
 from tenantry.migration.recorder import Unrecorded, record
 from tenantry.migration.streams import Stream, Streams
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from tests.corpus.plain import imports_forgotten
 
 LIMITS = TimeLimits(connect_seconds=5.0, deadline_seconds=30.0, lock_ms=2_000)

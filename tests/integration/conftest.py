@@ -24,7 +24,7 @@ from tenantry.migration.migrator import (
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Stream, Streams
 from tenantry.settings import Settings
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from testkit.postgres import create_database, drop_database
 from testkit.revisions import AlembicFolder

@@ -48,7 +48,7 @@ from tenantry.migration.scripts import BOOTSTRAP_LOCK
 from tenantry.migration.streams import BadStream
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from tests.conftest import client_of
 from tests.integration import adopting, projects

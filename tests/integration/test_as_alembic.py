@@ -14,7 +14,7 @@ from tenantry.migration.errors import explain
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaRevision
 from tenantry.migration.streams import Stream, Streams
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import MakeMigrator, Rig

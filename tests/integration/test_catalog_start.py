@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from tenantry.access.signing import WrongSecretKey
-from tenantry.catalog.database import STREAM
+from tenantry.catalog.stream import STREAM
 from tenantry.kit.errors import TenantryError
 from tenantry.services import CatalogUnusable, open_services
 from tenantry.settings import Settings

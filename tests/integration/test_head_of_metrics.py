@@ -2,7 +2,7 @@
 
 from tenantry.fleet.fleet_metrics import Head
 from tenantry.migration.streams import Stream, Streams
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from testkit.revisions import AlembicFolder
 
 

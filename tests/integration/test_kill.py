@@ -19,7 +19,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Stream, Streams
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from testkit.raw_sql import Dump
 from testkit.revisions import AlembicFolder

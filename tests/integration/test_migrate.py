@@ -14,7 +14,7 @@ from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
 from tenantry.migration.schema_state import Applied, SchemaState
 from tenantry.migration.streams import Stream, Streams
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME, UNDO_HEAD

@@ -16,7 +16,7 @@ from tenantry.migration.recorder import RECORD_SECONDS_MAX, Unrecorded, examine,
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied
 from tenantry.migration.streams import Revision, Stream, Streams
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder, imports
 from tests.integration import difficult_revisions

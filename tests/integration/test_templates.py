@@ -9,7 +9,7 @@ import pytest
 from tenantry.catalog import tenants as catalog_tenants
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
-from tenantry.tenant.databases import STREAM
+from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from testkit.faults import Faults
 from testkit.postgres import Server, own_server

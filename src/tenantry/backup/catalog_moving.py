@@ -12,7 +12,7 @@ from tenantry.backup import dumps
 from tenantry.backup.dumps import CONNECT_SECONDS
 from tenantry.backup.recovery import CatalogExists
 from tenantry.catalog import audit, tables, workers
-from tenantry.catalog import database as catalog_database
+from tenantry.catalog import stream as catalog_stream
 from tenantry.catalog.cache import READ_EPOCH
 from tenantry.catalog.database import Catalog
 from tenantry.db import files, survey, table_copy, write_fence
@@ -163,7 +163,7 @@ async def _copy_catalog(work: CatalogMove, count: Callable[[int], None]) -> None
 
 
 async def _create_tables(work: CatalogMove) -> None:
-    scripts = RunScripts(Streams(catalog_database.STREAM))
+    scripts = RunScripts(Streams(catalog_stream.STREAM))
     try:
         await work.migrator.initialise(work.target, scripts, run_id=new_id())
     except Exception as error:
@@ -198,7 +198,7 @@ async def _reject_writes(url: str) -> None:
 
 
 async def _check_source(work: CatalogMove) -> None:
-    streams = Streams(catalog_database.STREAM)
+    streams = Streams(catalog_stream.STREAM)
     path = sqlite_path(work.source)
     if path is not None and not await asyncio.to_thread(path.exists):
         raise NoCatalog

@@ -12,9 +12,6 @@ from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
 from tenantry.kit.stopping import Stop, run_in_thread
 
-KEEP_DAYS_MAX = 36_500
-KEEP_LAST_MAX = 10_000
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, NewType
 from uuid import UUID
 
@@ -18,9 +17,6 @@ from tenantry.db.factory import single_connector
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT
 from tenantry.db.statements import Statement
 from tenantry.kit.context import OperationContext
-from tenantry.migration.streams import Stream
-
-STREAM = Stream("catalog", Path(__file__).parent / "revisions")
 
 CatalogChange = NewType("CatalogChange", CatalogSession)
 """A session of `Catalog.change`. Functions that change cached values require it."""

@@ -17,7 +17,7 @@ from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
-from tenantry.kit.errors import NotFound
+from tenantry.kit.errors import NotFound, Unavailable
 from tenantry.kit.pages import Page, Window
 
 NOT_ATTEMPTED = "not attempted: "
@@ -32,6 +32,10 @@ _FIRST = UUID(int=0)
 
 class MigrationRunNotFound(NotFound):
     """There is no migration run with this id."""
+
+
+class RunContinues(Unavailable):
+    """This process is stopping. The run continues in other workers; see the migration history."""
 
 
 class MigrationState(StrEnum):

@@ -16,6 +16,7 @@ from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.text import canonical
 
+NAME_CHARS_MAX = 100
 REQUESTS_PER_MINUTE_MAX = 100_000_000
 
 

@@ -11,13 +11,13 @@ from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import tenant_names
 from tenantry.cli.finding import find_tenant
+from tenantry.cli.session import Reading
 from tenantry.db.audit_log import AuditEntry, AuditFilter, AuditLog
 from tenantry.db.sessions import Session
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Window
 from tenantry.schemas.audit import AuditPage, json_lines
-from tenantry.services import Services
 from tenantry.tenant import audit as tenant_audit
 
 group = new_group("Read the audit log.")
@@ -144,7 +144,7 @@ def _shown(value: object) -> str:
 
 
 async def _log(
-    services: Services, wanted: AuditFilter, tenant: str | None, inside: str | None
+    services: Reading, wanted: AuditFilter, tenant: str | None, inside: str | None
 ) -> tuple[AuditLog[Any], Session[Any], AuditFilter]:
     """Return the log to read, its database, and *wanted* with the id of the tenant."""
     if inside is not None:

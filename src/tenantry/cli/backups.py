@@ -8,13 +8,11 @@ import typer
 from tenantry.backup import creating, pruning, restoring, targets, verifying
 from tenantry.backup.archives import open_target
 from tenantry.backup.jobs import Progress
-from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
 from tenantry.backup.recovery import every_tenant
 from tenantry.backup.targets import StreamTarget, Target
-from tenantry.catalog import jobs
 from tenantry.catalog.jobs import Job, JobNotFound
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import options, output, recovery, session, transfer
+from tenantry.cli import job_reading, options, output, recovery, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import tenant_names
 from tenantry.cli.exit_status import ExitStatus
@@ -24,11 +22,11 @@ from tenantry.cli.restored import show_restored
 from tenantry.cli.transfer import STREAM
 from tenantry.kit.errors import Invalid, TenantryError
 from tenantry.kit.ids import parse_id
-from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.backups import (
+    KEEP_DAYS_MAX,
+    KEEP_LAST_MAX,
     ArchiveList,
     JobList,
-    JobPage,
     JobResponse,
     TenantFailure,
     VerifiedResponse,
@@ -38,7 +36,7 @@ from tenantry.services import Services
 CONCURRENT = 4
 """Tenants that `create --all` backs up at the same time."""
 
-group = new_group("Back up tenants, and restore them from archives.")
+group = new_group("Back up tenants, and restore them from archives.", reading=job_reading.group)
 
 group.command("restore-catalog")(recovery.restore_catalog)
 group.command("restore-missing")(recovery.restore_missing)
@@ -125,7 +123,7 @@ async def show_archives(*, folder: Place = None, as_json: options.Json = False) 
     """List archives, the newest first. Only their beginning and their end are read."""
     settings = session.configure()
     target = transfer.source_of(settings, folder)
-    async with session.reading(settings) as services:
+    async with session.opened(settings, changes=False) as services:
         found = await asyncio.to_thread(targets.stored, target, services.copying.keys)
     archives = ArchiveList.of_all(found)
     if as_json:
@@ -288,40 +286,6 @@ async def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> N
         tenant_id = parse_id(tenant) or (await find_tenant(services.catalog, tenant)).id
         count = await restoring.confirm(session.context(), services.copying, tenant_id)
     output.show_done(f"Dropped {count} database{'s' * (count > 1)}.", as_json=as_json)
-
-
-@group.command("jobs")
-async def show_jobs(
-    *,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_MAX,
-    as_json: options.Json = False,
-) -> None:
-    """List backups, restores, copies, moves and checks, newest first."""
-    async with session.reading() as services:
-        found = await jobs.page(services.catalog, Window(page, page_size))
-    if as_json:
-        output.show_json(JobPage.of_page(found))
-        return
-    columns = [
-        output.unwrapped("Started"),
-        output.unwrapped("Kind"),
-        "Tenant",
-        output.unwrapped("State"),
-        "Error, kept database or note",
-    ]
-    rows = [
-        (
-            output.minute(one.started_at),
-            one.kind,
-            one.tenant_name,
-            one.state,
-            one.error or one.database_name or one.note,
-        )
-        for one in found.items
-    ]
-    output.show_table(columns, rows)
-    output.note_page(found, "jobs")
 
 
 @group.command("cancel")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tenantry.access.signing import SigningKeys, WrongSecretKey, read_secret_file
 from tenantry.catalog import clock
-from tenantry.catalog import database as catalog_database
+from tenantry.catalog import stream as catalog_stream
 from tenantry.catalog.database import Catalog
 from tenantry.cli.capacity import (
     check_connections,
@@ -41,7 +41,7 @@ from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.schema_state import NoVersion
 from tenantry.migration.streams import BadStream, RevisionUnreadable, Stream, Streams
 from tenantry.settings import Settings
-from tenantry.tenant import databases as tenant_databases
+from tenantry.tenant import stream as tenant_stream
 
 PROBE_BYTES = 4096
 CLOCK_DIFFERENCE_MS_MAX = 2_000
@@ -132,9 +132,9 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
 
 
 async def _check_catalog_revision(settings: Settings) -> Finding:
-    head = catalog_database.STREAM.head
+    head = catalog_stream.STREAM.head
     try:
-        found = await _position(settings, settings.catalog, Streams(catalog_database.STREAM))
+        found = await _position(settings, settings.catalog, Streams(catalog_stream.STREAM))
     except NoVersion:
         advice = "The first start creates its tables. Check that it is the right database."
         return Finding("catalog", State.WARNING, "There is no catalog in the database yet.", advice)
@@ -212,7 +212,7 @@ async def _check_tenant_server(settings: Settings, check: str, wanted: TenantSer
 
 
 def _check_revisions(settings: Settings) -> list[Finding]:
-    findings = [_check_stream("revisions", tenant_databases.STREAM, "Install Tenantry again.")]
+    findings = [_check_stream("revisions", tenant_stream.STREAM, "Install Tenantry again.")]
     if settings.tenant_migrations is not None:
         advice = "TENANTRY_TENANT_MIGRATIONS must be a folder with one line of revisions."
         stream = Stream("user", settings.tenant_migrations)

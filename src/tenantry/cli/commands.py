@@ -48,12 +48,14 @@ def _with_reserved_output(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def new_group(description: str = "") -> Commands:
-    """Return an empty group of commands, with plain help texts and plain errors.
+def new_group(description: str = "", *, reading: Commands | None = None) -> Commands:
+    """Return a group of commands, with plain help texts and plain errors.
 
-    Without a description, it is for a command that is in no group.
+    Args:
+        description: The help text. Without one, the group is for a command that is in no group.
+        reading: The commands of the same group that only read; see `DeferredCommand`.
     """
-    return Commands(
+    group = Commands(
         help=description,
         # With a callback, a group of one command is still a group.
         callback=(lambda: None) if description else None,
@@ -62,6 +64,8 @@ def new_group(description: str = "") -> Commands:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
+    group.registered_commands += reading.registered_commands if reading else ()
+    return group
 
 
 def with_defaults(parameters: list[Any]) -> list[Any]:
@@ -103,15 +107,25 @@ class DeferredCommand(TyperCommand):
         name: The name of the command.
         summary: The first line of the command's own help.
         module: The name of the module; its `group` contains the command or commands.
+        reading: The module with those of the commands that only read, if *module* imports what
+            they do not need, such as Alembic. Its `group` is part of that of *module*.
     """
 
-    def __init__(self, name: str, summary: str, module: str) -> None:
+    def __init__(self, name: str, summary: str, module: str, *, reading: str = "") -> None:
         super().__init__(name, help=summary, short_help=summary, rich_markup_mode=None)
         self.module = module
+        self.reading = reading
 
-    def load(self) -> Any:
-        """Import the module, and return the command itself."""
-        command = typer.main.get_command(import_module(self.module).group)
+    def load(self, word: str = "") -> Any:
+        """Import the module, and return the command itself.
+
+        If *word* is a command that only reads, only the module of these is imported.
+        """
+        _import_structlog()
+        group = import_module(self.reading).group if self.reading else None
+        if group is None or word not in {one.name for one in group.registered_commands}:
+            group = import_module(self.module).group
+        command = typer.main.get_command(group)
         command.name = self.name
         return command
 
@@ -125,13 +139,26 @@ class DeferredCommand(TyperCommand):
         command = self.recorded()
         is_without_command = not args and hasattr(command, "commands")
         if not (extra.get("resilient_parsing") or args[-1:] in HELPS or is_without_command):
-            command = self.load()
+            command = self.load(args[0] if args else "")
         return command.make_context(info_name, args, parent, **extra)
 
     def recorded(self) -> Any:
         """Return the command without what it does: nothing is imported for it."""
         recorded = import_module("tenantry.cli.recorded")
         return recorded.build(self.name, recorded.read()[self.name], Group)
+
+
+def _import_structlog() -> None:
+    """Import structlog without rich, which takes longer than the rest of it.
+
+    It would draw tracebacks with rich; our logs have none.
+    """
+    if "rich" not in sys.modules:
+        sys.modules["rich"] = None  # type: ignore[assignment] # the import system's way to refuse
+        try:
+            import_module("structlog")
+        finally:
+            del sys.modules["rich"]
 
 
 class Root(Group):

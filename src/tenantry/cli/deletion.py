@@ -13,8 +13,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session
 from tenantry.cli.prompts import confirmation
 from tenantry.kit.ids import parse_id
-from tenantry.kit.pages import Window
-from tenantry.schemas.tenants import DeletedTenantPage, TenantResponse
+from tenantry.schemas.tenants import TenantResponse
 from tenantry.settings import Settings
 
 Deleted = Annotated[
@@ -62,24 +61,6 @@ async def purge(
         found = await _get(services.catalog, str(found.id))
         await services.deletion.purge(session.context(), found, name=name)
     output.show_done("The tenant was purged.", as_json=as_json)
-
-
-async def show_all(window: Window, *, as_json: bool) -> None:
-    """Print one page of the deleted tenants."""
-    async with session.reading() as services:
-        found = await deleted_tenants.page(services.catalog, window)
-        page = DeletedTenantPage.of_deleted(found, services.deletion.kept)
-    if as_json:
-        output.show_json(page)
-        return
-    columns = [
-        output.unwrapped("ID"),
-        "Name",
-        output.unwrapped("Deleted"),
-        output.unwrapped("Purged after"),
-    ]
-    rows = [(one.id, one.name, one.deleted_at, one.purged_after) for one in page.items]
-    output.show_table(columns, rows)
 
 
 def consequence(settings: Settings) -> str:

@@ -6,17 +6,15 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.backup.drift_check import check_drift
-from tenantry.catalog import drift, tenant_counts
-from tenantry.cli import options, output, session, transfer
+from tenantry.catalog import tenant_counts
+from tenantry.cli import drift_reading, options, output, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
-from tenantry.db.schema_listing import Difference
 from tenantry.fleet.drift import DriftReport
-from tenantry.kit.pages import PAGE_SIZE_MAX, Window
-from tenantry.schemas.drift import DriftPage, DriftReportResponse
+from tenantry.schemas.drift import DriftReportResponse
 
-group = new_group("Find tenants with a schema that has drifted.")
+group = new_group("Find tenants with a schema that has drifted.", reading=drift_reading.group)
 
 
 @group.command("check")
@@ -58,35 +56,3 @@ async def check(
             output.note("`tenantry drift list` shows what differs.")
     if report.drifted or report.unreadable_count:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
-
-
-@group.command("list")
-async def show_drifted(
-    *,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_MAX,
-    as_json: options.Json = False,
-) -> None:
-    """List the tenants that have drifted, and what differs, by the last check of each."""
-    async with session.reading() as services:
-        found = await drift.page(services.catalog, Window(page, page_size))
-    if as_json:
-        output.show_json(DriftPage.of_page(found))
-        return
-    columns = ["Tenant", output.unwrapped("Checked"), "Difference"]
-    rows = [
-        (one.name, output.minute(one.drifted_at), _line(difference))
-        for one in found.items
-        for difference in one.differences
-    ]
-    output.show_table(columns, rows)
-    output.note_page(found, "tenants")
-
-
-def _line(one: Difference) -> str:
-    what = f"{one.kind} {one.name}"
-    if one.found is None:
-        return f"missing: {what}"
-    if one.expected is None:
-        return f"not defined: {what}"
-    return f"{what}: {one.found or 'nothing'} instead of {one.expected or 'nothing'}"

@@ -10,14 +10,13 @@ from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
 from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.records import CredentialsInUse
-from tenantry.catalog.runs import MigrationRunNotFound
+from tenantry.catalog.runs import MigrationRunNotFound, RunContinues
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.db.outage_errors import ServerAway
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.deletion import TenantActive, WrongName
 from tenantry.fleet.lifecycle import ActivationFailed, UnknownServer
-from tenantry.fleet.migration_runs import RunContinues
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import errors as causes
 from tenantry.services import CatalogUnusable

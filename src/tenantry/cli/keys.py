@@ -10,7 +10,7 @@ from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import ApiKeyNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import opened_tenant, read_id
+from tenantry.cli.finding import opened_tenant, read_id, read_tenant
 from tenantry.schemas.credentials import ApiKeyList, IssuedApiKeyResponse
 
 KeyId = Annotated[str, typer.Argument(help="The id of the key.")]
@@ -36,7 +36,7 @@ async def create(
 @group.command("list")
 async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """List the API keys of a tenant, the oldest first."""
-    async with opened_tenant(tenant, changes=False) as (services, found):
+    async with read_tenant(tenant) as (services, found):
         keys = await stored.keys(services.catalog, found.id)
     if as_json:
         output.show_json(ApiKeyList.of_all(keys))

@@ -22,7 +22,9 @@ COMMANDS = (
     ),
     DeferredCommand("openapi", "Print the OpenAPI description.", "tenantry.cli.openapi"),
     DeferredCommand("admin", "Manage the admins of the service.", "tenantry.cli.admins"),
-    DeferredCommand("tenant", "Manage tenants.", "tenantry.cli.tenants"),
+    DeferredCommand(
+        "tenant", "Manage tenants.", "tenantry.cli.tenants", reading="tenantry.cli.tenant_reading"
+    ),
     DeferredCommand("user", "Manage the users of a tenant.", "tenantry.cli.users"),
     DeferredCommand("key", "Manage the API keys of a tenant.", "tenantry.cli.keys"),
     DeferredCommand("token", "Manage the McpTokens of a tenant.", "tenantry.cli.tokens"),
@@ -30,16 +32,29 @@ COMMANDS = (
     DeferredCommand("signing-key", "Manage the keys that sign logins.", "tenantry.cli.signing"),
     DeferredCommand("secret", "Manage the secret key.", "tenantry.cli.secret_key"),
     DeferredCommand(
-        "backup", "Back up tenants, and restore them from archives.", "tenantry.cli.backups"
+        "backup",
+        "Back up tenants, and restore them from archives.",
+        "tenantry.cli.backups",
+        reading="tenantry.cli.job_reading",
     ),
     DeferredCommand("catalog", "Move the catalog.", "tenantry.cli.catalog_moving"),
-    DeferredCommand("drift", "Find tenants with a schema that has drifted.", "tenantry.cli.drift"),
+    DeferredCommand(
+        "drift",
+        "Find tenants with a schema that has drifted.",
+        "tenantry.cli.drift",
+        reading="tenantry.cli.drift_reading",
+    ),
     DeferredCommand(
         "collation",
         "Rebuild indexes after an upgrade of the libraries that sort text.",
         "tenantry.cli.collations",
     ),
-    DeferredCommand("migrate", "Migrate every tenant database.", "tenantry.cli.migrations"),
+    DeferredCommand(
+        "migrate",
+        "Migrate every tenant database.",
+        "tenantry.cli.migrations",
+        reading="tenantry.cli.run_reading",
+    ),
 )
 
 

@@ -6,36 +6,38 @@ from uuid import UUID
 import typer
 
 from tenantry.access.emails import canonical_email
-from tenantry.catalog import admins, runs, stored_plans
-from tenantry.catalog.activity import activity_of
+from tenantry.catalog import admins
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
+from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.stored_plans import PlanNotFound
-from tenantry.cli import options, output, plan_reports, progress, reports, run_options, session
+from tenantry.cli import (
+    migrating,
+    options,
+    output,
+    plan_reports,
+    reports,
+    run_options,
+    run_reading,
+    session,
+)
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import run_ids
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import read_id
 from tenantry.cli.progress import Found
-from tenantry.cli.reports import StatusResponse
-from tenantry.fleet.status import schema_status
+from tenantry.cli.run_reading import exit_after
 from tenantry.kit import process
 from tenantry.kit.errors import Invalid
-from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 from tenantry.migration import revision_template
 from tenantry.schemas.base import Schema
 from tenantry.schemas.migrations import (
     MigrationDetailResponse,
     MigrationPreviewResponse,
     MigrationResultResponse,
-    MigrationRunPage,
-    MigrationRunResponse,
-    MigrationRunStateResponse,
 )
-from tenantry.schemas.plans import PlanDetailResponse, PlanPage
 from tenantry.services import open_services
 
-group = new_group("Migrate every tenant database.")
+group = new_group("Migrate every tenant database.", reading=run_reading.group)
 
 
 class AdminUnclear(Invalid):
@@ -102,7 +104,7 @@ async def plan(
     tenant has failed. A tenant with pending revisions that cannot be rehearsed has not failed.
     """
     async with session.opened() as services:
-        await progress.check_revisions(services)
+        await migrating.check_revisions(services)
         chosen = await run_options.options_of(
             services.catalog,
             named=tenant,
@@ -119,35 +121,6 @@ async def plan(
         plan_reports.show_preview(preview, rehearsed=rehearse)
     if preview.failed:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
-
-
-@group.command("plans")
-async def plans(
-    plan_id: Annotated[
-        str | None, typer.Argument(metavar="[PLAN]", help="The id of a plan. Default: list them.")
-    ] = None,
-    *,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_DEFAULT,
-    as_json: options.Json = False,
-) -> None:
-    """List the stored plans, the newest first, or show one with the result of each tenant."""
-    async with session.opened() as services:
-        catalog = services.catalog
-        if plan_id is None:
-            found = await stored_plans.page(catalog, Window(page, page_size))
-            if as_json:
-                output.show_json(PlanPage.of_page(found))
-            else:
-                plan_reports.show_plans(found)
-            return
-        plan = await stored_plans.get(catalog, read_id(plan_id, PlanNotFound))
-        causes = await stored_plans.causes(catalog, plan.id)
-        tenants = [one async for one in stored_plans.each_tenant(catalog, plan.id)]
-    if as_json:
-        output.show_json(PlanDetailResponse.of_plan(plan, causes, tenants))
-    else:
-        plan_reports.show_plan(plan, causes, tenants)
 
 
 @group.command("all")
@@ -184,7 +157,7 @@ def migrate_fleet(
                 label=label,
                 only_behind=only_behind,
             )
-            return await progress.migrate_all(
+            return await migrating.migrate_all(
                 services,
                 triggered_by=email,
                 options=chosen,
@@ -201,71 +174,7 @@ def migrate_fleet(
         output.note(f"Details: `tenantry migrate show {ended.run.id}`.")
         if ended.run.failed_count:
             output.note(f"Retry: `tenantry migrate all --retry {ended.run.id}`.")
-    _exit_after(ended.run)
-
-
-@group.command("status")
-async def status(*, as_json: options.Json = False) -> None:
-    """Show the number of tenants at each revision, and the active runs."""
-    async with session.reading() as services:
-        catalog = services.catalog
-        counts = await schema_status(catalog, services.streams())
-        unfinished = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
-        running = [
-            MigrationRunStateResponse.of_state(run, await activity_of(catalog, run))
-            for run in unfinished
-        ]
-    found = StatusResponse.of(counts, running=running)
-    if as_json:
-        output.show_json(found)
-    else:
-        reports.show_status(found)
-
-
-@group.command("history")
-async def history(
-    *,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_DEFAULT,
-    as_json: options.Json = False,
-) -> None:
-    """List the migration runs, the newest first."""
-    async with session.reading() as services:
-        found = await runs.page(services.catalog, Window(page, page_size))
-        detailed = await _with_details(services.catalog, found) if as_json else None
-    if detailed is not None:
-        output.show_json(detailed)
-    else:
-        reports.show_history(found)
-
-
-@group.command("show")
-async def show(
-    run: Annotated[
-        str | None,
-        typer.Argument(help="The id of the run. Default: the newest.", autocompletion=run_ids),
-    ] = None,
-    *,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Wait until it has ended, even in another process.")
-    ] = False,
-    as_json: options.Json = False,
-) -> None:
-    """Show one migration run, and the result of each tenant.
-
-    The exit status is 1 if a tenant has failed, with and without --watch.
-    """
-    async with session.reading() as services:
-        catalog = services.catalog
-        run_id = await _newest(catalog) if run is None else read_id(run, MigrationRunNotFound)
-        if watch:
-            await progress.watch(catalog, run_id)
-        found = await progress.found(catalog, await runs.get(catalog, run_id))
-    if as_json:
-        output.show_json(MigrationRunResponse.of_run(found.run, found.items, found.activity))
-    else:
-        reports.show_run(found)
-    _exit_after(found.run)
+    exit_after(ended.run)
 
 
 @group.command("cancel")
@@ -283,11 +192,6 @@ async def cancel(
     )
 
 
-def _exit_after(run: MigrationRun) -> None:
-    if run.failed_count:
-        raise typer.Exit(ExitStatus.TENANTS_FAILED)
-
-
 async def _active_admin(catalog: Catalog, email: str) -> str:
     account = await admins.find_account(catalog, canonical_email(email))
     if account is None or not account.is_active:
@@ -302,21 +206,3 @@ async def _only_admin(catalog: Catalog) -> str:
     if len(active) > 1:
         raise AdminUnclear
     return active[0]
-
-
-async def _with_details(catalog: Catalog, page: Page[MigrationRun]) -> MigrationRunPage:
-    items = [
-        MigrationRunResponse.of_run(
-            run, await runs.ended(catalog, run.id), await activity_of(catalog, run)
-        )
-        for run in page.items
-    ]
-    window = page.window
-    return MigrationRunPage(items, window.page, window.size, page.total_count, page.total_pages)
-
-
-async def _newest(catalog: Catalog) -> UUID:
-    newest = (await runs.page(catalog, Window(1, 1))).items
-    if not newest:
-        raise MigrationRunNotFound
-    return newest[0].id

@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tenantry.catalog.stored_plans import PlanCause, PlanTenant, StoredPlan
 from tenantry.cli import output
 from tenantry.cli.reports import show_failures, show_long_table, tenants_text
-from tenantry.fleet.approval import planned_revisions
-from tenantry.fleet.dry_run import Preview, TenantPreview
-from tenantry.fleet.pending_sql import PendingRevision
+from tenantry.fleet.pending_revisions import PendingRevision, planned_revisions
 from tenantry.kit.pages import Page
 
+if TYPE_CHECKING:
+    from tenantry.fleet.dry_run import Preview, TenantPreview
 
-def show_preview(preview: Preview, *, rehearsed: bool) -> None:
+
+def show_preview(preview: "Preview", *, rehearsed: bool) -> None:
     """Print what a run would do: one line for all tenants at the same revision."""
     alike = Counter((one.current_revision, one.pending_migrations) for one in preview.details)
     columns = [output.number("Tenants"), output.unwrapped("Revision"), "Pending"]
@@ -147,7 +149,7 @@ def _show_findings(revisions: Sequence[PendingRevision]) -> None:
     show_long_table(columns, list(dict.fromkeys(rows)))
 
 
-def _by_cause(previews: Sequence[TenantPreview]) -> list[tuple[int, str, str | None]]:
+def _by_cause(previews: Sequence["TenantPreview"]) -> list[tuple[int, str, str | None]]:
     """Return the count of each cause, with the name and the error of one tenant; most first."""
     samples = {one.cause: one for one in reversed(previews)}
     counts = Counter(one.cause for one in previews)

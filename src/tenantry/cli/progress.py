@@ -21,14 +21,10 @@ from rich.text import Text
 from tenantry.catalog import runs
 from tenantry.catalog.activity import Activity, AwayServer, activity_of
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import Cause, MigrationRun, RunTenant
-from tenantry.cli import output, session, signals
+from tenantry.catalog.runs import Cause, MigrationRun, RunContinues, RunTenant
+from tenantry.cli import output, signals
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.migration_runs import RunContinues
-from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.migration.run_scripts import RunScripts
-from tenantry.services import Services
 
 POLL_SECONDS = 0.1
 LINE_SECONDS = 10.0
@@ -62,25 +58,6 @@ def waiting_text(away: Sequence[AwayServer]) -> str:
     )
 
 
-async def check_revisions(services: Services) -> None:
-    """Check that the revisions have a head: otherwise every tenant would fail.
-
-    Raises:
-        BadStream: The directory of revisions cannot be read, is empty, or has several heads.
-    """
-    await asyncio.to_thread(RunScripts(services.streams()).head)
-
-
-class RunLeft(RunContinues):
-    """This process received a signal to stop before the run has ended."""
-
-    def __init__(self, run_id: UUID) -> None:
-        super().__init__(
-            f"Stopped. Any serving process, or the next `tenantry migrate all`, continues the run; "
-            f"`tenantry migrate show {run_id}` shows its progress."
-        )
-
-
 class _Speed(ProgressColumn):
     """Tenants per second."""
 
@@ -94,54 +71,6 @@ class WatchLeft(RunContinues):
     """This process received a signal to stop watching; the run continues."""
 
 
-async def migrate_all(
-    services: Services,
-    *,
-    triggered_by: str,
-    options: RunOptions,
-    plan_id: UUID | None = None,
-    passed_only: bool = False,
-) -> Found:
-    """Plan a run, and work on it here until it has ended.
-
-    Args:
-        services: The services of this process; their worker works on every run.
-        triggered_by: The e-mail address of the admin that starts the run.
-        options: The tenants and the options of the run.
-        plan_id: The plan that it runs, if any.
-        passed_only: Whether it has only the tenants that the rehearsal of the plan passed.
-
-    Raises:
-        BadStream: The directory of revisions cannot be read; no run was created.
-        BadRunOptions, BadText, MigrationRunNotFound: An option is invalid; no run was created.
-        PlanNotFound, PlanChanged, Conflict: The plan cannot be started; no run was created.
-        RunLeft: This process received a signal to stop.
-        DatabaseUnavailable: The catalog has not answered for `TENANTRY_SERVER_PATIENCE_S`.
-    """
-    await check_revisions(services)
-    stopping: list[asyncio.Task[None]] = []
-
-    def begin_to_stop() -> None:
-        stopping.append(asyncio.create_task(services.worker.stop()))
-
-    with signals.handled(begin_to_stop), shown_on(output.progress()) as show:
-        run_id = await services.fleet.plan(
-            session.context(),
-            triggered_by=triggered_by,
-            options=options,
-            plan_id=plan_id,
-            passed_only=passed_only,
-        )
-        run = await _follow(
-            services.catalog,
-            run_id,
-            show=show,
-            lost_seconds_max=services.settings.server_patience_s,
-            left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
-        )
-    return await found(services.catalog, run)
-
-
 async def watch(catalog: Catalog, run_id: UUID) -> None:
     """Show the progress of a run in another process until it has ended.
 
@@ -151,12 +80,12 @@ async def watch(catalog: Catalog, run_id: UUID) -> None:
         DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
     """
     with signals.handled() as stop, shown_on(output.progress()) as show:
-        await _follow(
+        await follow(
             catalog, run_id, show=show, left=lambda: WatchLeft() if stop.received else None
         )
 
 
-async def _follow(
+async def follow(
     catalog: Catalog,
     run_id: UUID,
     *,

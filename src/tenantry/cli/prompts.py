@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tenantry.access.emails import EMAIL_CHARS_MAX
-from tenantry.fleet.lifecycle import NAME_CHARS_MAX
+from tenantry.catalog.tenants import NAME_CHARS_MAX
 from tenantry.kit.errors import Invalid
 
 # UTF-8 needs at most four bytes for a character, and the line its end.

@@ -5,20 +5,41 @@ import os
 import pwd
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
 import typer.main
 
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.opening import is_at_head, open_catalog
+from tenantry.db.factory import open_tenant_server
+from tenantry.db.urls import sqlite_path
+from tenantry.db.write_fence import check_not_fenced
 from tenantry.kit import log
+from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.services import Services, open_services, system_context
+from tenantry.kit.ids import new_id
 from tenantry.settings import Settings, read_settings
+from tenantry.tenant.databases import TenantDatabases
+
+if TYPE_CHECKING:
+    from tenantry.services import Services
 
 # The user who logged in to this machine; on Linux it stays the same after `sudo` and `su`.
 LOGIN_USER = Path("/proc/self/loginuid")
 NO_LOGIN_USER = 2**32 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a command that only reads needs: less than the services, which take long to import."""
+
+    settings: Settings
+    catalog: Catalog
+    databases: TenantDatabases
 
 
 def context() -> OperationContext:
@@ -28,8 +49,11 @@ def context() -> OperationContext:
     """
     # Typer has no public function for this.
     command = typer.main.get_current_context(silent=True)  # type: ignore[attr-defined]
-    return msgspec.structs.replace(
-        system_context(f"cli:{_user_name()}@{socket.gethostname()}"),
+    return OperationContext(
+        request_id=str(new_id()),
+        now=utc_now(),
+        actor=f"cli:{_user_name()}@{socket.gethostname()}",
+        address="local",
         command=None if command is None else command.command_path,
     )
 
@@ -62,33 +86,57 @@ def configure(*, log_level: str = "warning", **overrides: object) -> Settings:
     return settings
 
 
-@asynccontextmanager
-async def opened(settings: Settings | None = None) -> AsyncIterator[Services]:
-    """Open the services for a command that reads, or makes one change.
+def opened(
+    settings: Settings | None = None, *, changes: bool = True
+) -> "AbstractAsyncContextManager[Services]":
+    """Open the services for a command that makes one change, or needs them to read.
 
-    It does not work on migration runs: a command such as a list must not have to finish the
+    It does not work on migration runs: a command such as a backup must not have to finish the
     migration of a tenant before it exits.
 
     Args:
         settings: Those of `configure`, if the command needs them itself.
+        changes: Whether it may change anything; if not, it does not even write a heartbeat.
 
     Raises:
         BadSettings: A setting is invalid or unknown.
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
         WrongSecretKey: The catalog was sealed with another key.
     """
-    async with open_services(settings or configure(), works=False) as services:
-        yield services
+    # Imported on demand: they import Alembic, and take longer than most commands.
+    services = import_module("tenantry.services")
+    opening: AbstractAsyncContextManager[Services] = services.open_services(
+        settings or configure(), works=False, changes=changes
+    )
+    return opening
 
 
 @asynccontextmanager
-async def reading(settings: Settings | None = None) -> AsyncIterator[Services]:
-    """Open the services for a command that only reads: it writes nothing, not even a heartbeat.
+async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
+    """Open the catalog for a command that only reads: it writes nothing, not even a heartbeat.
 
-    So it works while the disk is full, or the catalog's server is a standby.
+    So it works while the disk is full, or the catalog's server is a standby. A catalog that is new
+    or old is migrated first.
 
     Raises:
-        Exception: As for `opened`.
+        BadSettings: A setting is invalid or unknown.
+        CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
+        WritesRejected: It was moved to another database, or is being moved.
     """
-    async with open_services(settings or configure(), works=False, changes=False) as services:
-        yield services
+    settings = settings or configure()
+    catalog = open_catalog(settings)
+    servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
+    databases = TenantDatabases(servers)
+    try:
+        path = sqlite_path(settings.catalog)
+        exists = path is None or path.exists()
+        if exists:
+            await check_not_fenced(settings.catalog, timeout_seconds=settings.connect_timeout_s)
+        if not (exists and await is_at_head(catalog)):
+            async with opened(settings, changes=False):
+                pass
+        await catalog.cache.check_epoch()
+        yield Reading(settings=settings, catalog=catalog, databases=databases)
+    finally:
+        await databases.close()
+        await catalog.close()

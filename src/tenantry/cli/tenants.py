@@ -5,24 +5,30 @@ from typing import Annotated, Any
 
 import typer
 
-from tenantry.catalog import tenant_list, tenants
-from tenantry.catalog.tenants import Tenant
-from tenantry.cli import adoption, cloning, deletion, moving, options, output, session
+from tenantry.catalog import tenants
+from tenantry.cli import (
+    adoption,
+    cloning,
+    deletion,
+    moving,
+    options,
+    output,
+    session,
+    tenant_reading,
+)
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import opened_tenant
+from tenantry.cli.finding import opened_tenant, read_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
 from tenantry.cli.prompts import confirmation
+from tenantry.cli.tenant_reading import show_tenant
 from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.deletion import TenantActive
 from tenantry.fleet.lifecycle import BadSizeLimit
 from tenantry.kit.errors import Invalid
-from tenantry.kit.pages import PAGE_SIZE_MAX, Window
-from tenantry.kit.sizes import bytes_of, shown_size
-from tenantry.schemas.tenants import TenantPage, TenantResponse
-from tenantry.settings import Settings
+from tenantry.kit.sizes import bytes_of
 from tenantry.tenant.modules import ALL_KEYS
 
-group = new_group("Manage tenants.")
+group = new_group("Manage tenants.", reading=tenant_reading.group)
 group.command("adopt")(adoption.adopt)
 group.command("undelete")(deletion.undelete)
 group.command("purge")(deletion.purge)
@@ -36,16 +42,6 @@ class NoModules(Invalid):
 
 class NoLimit(Invalid):
     """Give --requests-per-minute, --size, or both."""
-
-
-class NoSearch(Invalid):
-    """--search does not apply to deleted tenants."""
-
-
-class TenantDetails(TenantResponse, frozen=True):
-    """A tenant, with the name of its server, which is only for operators."""
-
-    server_name: str
 
 
 @group.command("create")
@@ -75,51 +71,6 @@ async def create(
             session.context(), name=name, owner=owner, server_name=server
         )
     show_created(created, generated, as_json=as_json)
-
-
-@group.command("list")
-async def show_all(
-    *,
-    search: Annotated[
-        str | None,
-        typer.Option(
-            help="Part of the name, in any case; or the id, the database, or the owner's address "
-            "at the creation."
-        ),
-    ] = None,
-    deleted: Annotated[
-        bool, typer.Option("--deleted", help="The deleted tenants that can be undeleted.")
-    ] = False,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_MAX,
-    as_json: options.Json = False,
-) -> None:
-    """List tenants, by name."""
-    if deleted:
-        if search is not None:
-            raise NoSearch
-        await deletion.show_all(Window(page, page_size), as_json=as_json)
-        return
-    async with session.reading() as services:
-        found = await tenant_list.page(services.catalog, Window(page, page_size), search=search)
-    if as_json:
-        output.show_json(TenantPage.of_page(found))
-        return
-    columns = [
-        output.unwrapped("ID"),
-        "Name",
-        output.unwrapped("Revision"),
-        output.unwrapped("State"),
-    ]
-    rows = [(one.id, one.name, one.schema_revision, _state(one)) for one in found.items]
-    output.show_table(columns, rows)
-    output.note_page(found, "tenants")
-
-
-@group.command("show")
-async def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
-    """Show one tenant."""
-    _show(await _find(tenant), as_json=as_json)
 
 
 @group.command("suspend")
@@ -213,7 +164,8 @@ async def delete(
 ) -> None:
     """Delete a suspended tenant. It can be undeleted for TENANTRY_DELETED_DAYS."""
     settings = session.configure()
-    found = await _find(tenant, settings)
+    async with read_tenant(tenant, settings) as (_, found):
+        pass
     if found.is_active:
         raise TenantActive
     question = f"{deletion.consequence(settings)} Type `{found.name}` to confirm: "
@@ -256,41 +208,8 @@ def _bytes_of(size: str) -> int:
         raise BadSizeLimit(f"--size {error}.") from error
 
 
-async def _find(id_or_name: str, settings: Settings | None = None) -> Tenant:
-    async with opened_tenant(id_or_name, settings, changes=False) as (_, found):
-        return found
-
-
 async def _update(id_or_name: str, *, as_json: bool, **changes: Any) -> None:
     """Change a tenant, and print it; *changes* are arguments of `Lifecycle.update`."""
     async with opened_tenant(id_or_name) as (services, found):
         changed = await services.lifecycle.update(session.context(), found, **changes)
-    _show(changed, as_json=as_json)
-
-
-def _show(tenant: Tenant, *, as_json: bool) -> None:
-    if as_json:
-        output.show_json(TenantDetails.of(tenant))
-        return
-    output.show_attributes(
-        {
-            "tenant": tenant.name,
-            "id": tenant.id,
-            "server": tenant.server_name,
-            "database": tenant.database_name,
-            "revision": tenant.schema_revision,
-            "modules": ", ".join(sorted(tenant.modules)),
-            "requests per minute": tenant.requests_per_minute or "as in the settings",
-            "size limit": shown_size(tenant.size_bytes_max)
-            if tenant.size_bytes_max
-            else "as in the settings",
-            "state": _state(tenant),
-            "created": tenant.created_at,
-        }
-    )
-
-
-def _state(tenant: Tenant) -> str:
-    if not tenant.is_active:
-        return "suspended"
-    return "read-only" if tenant.is_read_only else "active"
+    show_tenant(changed, as_json=as_json)

@@ -10,7 +10,7 @@ from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import McpToken, McpTokenNotFound
 from tenantry.cli import options, output, session, users
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import opened_tenant, read_id
+from tenantry.cli.finding import opened_tenant, read_id, read_tenant
 from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList
 from tenantry.tenant import tokens
 
@@ -65,7 +65,7 @@ async def issue(
 @group.command("list")
 async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """List the McpTokens of a tenant, the oldest first."""
-    async with opened_tenant(tenant, changes=False) as (services, found):
+    async with read_tenant(tenant) as (services, found):
         every = await stored.tokens(services.catalog, found.id)
     if as_json:
         output.show_json(McpTokenList.of_all(every))

@@ -7,7 +7,7 @@ import typer
 from tenantry.access.emails import canonical_email
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import opened_tenant
+from tenantry.cli.finding import opened_tenant, read_tenant
 from tenantry.cli.passwords import read_password
 from tenantry.cli.prompts import confirmation
 from tenantry.kit.errors import Invalid
@@ -59,7 +59,7 @@ async def show_all(
     as_json: options.Json = False,
 ) -> None:
     """List the users of a tenant, the oldest first."""
-    async with opened_tenant(tenant, changes=False) as (services, found):
+    async with read_tenant(tenant) as (services, found):
         database = await services.databases.open(found, writes=False)
         shown = await users.page(database, Window(page, page_size))
     if as_json:

@@ -11,7 +11,7 @@ import msgspec
 
 from tenantry.catalog.stored_plans import PlanTenant, StoredPlan
 from tenantry.fleet.dry_run import Preview, TenantPreview
-from tenantry.fleet.pending_sql import PendingRevision
+from tenantry.fleet.pending_revisions import PendingRevision
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
@@ -131,11 +131,6 @@ def make_plan(
         failed_count=preview.failed,
     )
     return plan, tenants
-
-
-def planned_revisions(plan: StoredPlan) -> list[PendingRevision]:
-    """Return the pending revisions of a plan."""
-    return [msgspec.convert(one, PendingRevision) for one in plan.revisions]
 
 
 def planned_options(

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from tenantry.catalog.durations import Duration
 from tenantry.catalog.plans import Selected
 from tenantry.catalog.stored_plans import StoredPlan
-from tenantry.fleet.pending_sql import PendingRevision, sql_of
+from tenantry.fleet.pending_revisions import PendingRevision
+from tenantry.fleet.pending_sql import sql_of
 from tenantry.kit.errors import chain_of
 from tenantry.migration.attempts import Inspection
 from tenantry.migration.errors import explain, failure_cause

@@ -14,7 +14,7 @@ from tenantry.access.credentials import IssuedKey
 from tenantry.access.passwords import Passwords
 from tenantry.catalog import jobs, tenants
 from tenantry.catalog.database import Catalog, Unchanged
-from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
+from tenantry.catalog.tenants import NAME_CHARS_MAX, Tenant, TenantNameInUse, TenantState
 from tenantry.db import audit_log
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.placement import Placement
@@ -35,7 +35,6 @@ from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.users import NewUser, User
 
-NAME_CHARS_MAX = 100
 PROVISION_SECONDS_MAX = 120.0
 
 _LOGGED = (

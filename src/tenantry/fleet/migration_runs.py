@@ -15,7 +15,7 @@ from uuid import UUID
 from tenantry.catalog import audit, durations, plans, run_tenants, runs, stored_plans
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
-from tenantry.catalog.runs import MigrationRun
+from tenantry.catalog.runs import MigrationRun, RunContinues
 from tenantry.catalog.session import CatalogSession
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import run_options
@@ -32,7 +32,6 @@ from tenantry.fleet.run_options import (
 from tenantry.fleet.worker import Worker
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import SUCCESS, Metrics
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
@@ -46,10 +45,6 @@ CATALOG_PATIENCE_SECONDS = 30.0
 TOO_MANY_PREVIEWED = (
     f"A preview has at most {PREVIEWED_MAX:,} tenants. Choose tenants, or only those behind."
 )
-
-
-class RunContinues(Unavailable):
-    """This process is stopping. The run continues in other workers; see the migration history."""
 
 
 class Fleet:

@@ -3,11 +3,10 @@
 import asyncio
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
 import sqlalchemy as sa
 
+from tenantry.fleet.pending_revisions import PendingRevision, RunsAs
 from tenantry.migration.lint import Finding, findings_of
 from tenantry.migration.recorder import Recording, Unrecorded
 from tenantry.migration.run_scripts import RunScripts
@@ -18,38 +17,6 @@ REVISIONS_SHOWN_MAX = 2_000
 SQL_CHARS_MAX = 20_000
 # Of all revisions together: the rest has no text.
 TOTAL_CHARS_MAX = 1_000_000
-
-
-class RunsAs(StrEnum):
-    """How a revision runs: its statements are known in advance, or only when it runs."""
-
-    RECORDED = "recorded"
-    LIVE = "live"
-    AUTOCOMMIT = "autocommit"  # live, outside a transaction
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PendingRevision:
-    """A revision that is pending for a tenant of a run.
-
-    Attributes:
-        engine: ``sqlite`` or ``postgresql``.
-        live_reason: Why it is not recorded, such as ``imports requests``; None if it is.
-        sql: Its statements, up to `SQL_CHARS_MAX` characters; None if they are not recorded.
-        is_cut: Whether *sql* lacks the rest.
-        sql_sha256: A hash of all its statements in hex; None if they are not recorded.
-        findings: Hints about its statements, also about those that *sql* lacks; none if they are
-            not recorded.
-    """
-
-    revision: str
-    engine: str
-    runs_as: RunsAs
-    live_reason: str | None
-    sql: str | None
-    is_cut: bool
-    findings: list[Finding]
-    sql_sha256: str | None = None
 
 
 async def sql_of(

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
@@ -12,7 +13,9 @@ from tenantry.catalog import drift, fleet_map, tenant_counts
 from tenantry.catalog.fleet_map import MapTenant
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenant_counts import RevisionCount
-from tenantry.migration.streams import Streams
+
+if TYPE_CHECKING:
+    from tenantry.migration.streams import Streams
 
 
 class SchemaStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,7 +68,7 @@ class PlacedTenant(msgspec.Struct, frozen=True):
     place: Place
 
 
-async def schema_status(catalog: CatalogSession, streams: Streams) -> SchemaStatus:
+async def schema_status(catalog: CatalogSession, streams: "Streams") -> SchemaStatus:
     """Return how far the fleet is.
 
     Raises:
@@ -94,7 +97,7 @@ async def schema_status(catalog: CatalogSession, streams: Streams) -> SchemaStat
 
 
 async def tenant_map(
-    catalog: CatalogSession, streams: Streams, *, after: UUID | None
+    catalog: CatalogSession, streams: "Streams", *, after: UUID | None
 ) -> list[PlacedTenant]:
     """Return up to `MAP_MAX` tenants created after the one with the id *after*, with their places.
 
@@ -108,7 +111,7 @@ async def tenant_map(
     return [PlacedTenant(one, places[one.schema_revision]) for one in found]
 
 
-def place_of(revision: str | None, streams: Streams) -> Place:
+def place_of(revision: str | None, streams: "Streams") -> Place:
     """Return where a tenant is that was last seen at *revision*; this may read files.
 
     Raises:
@@ -123,7 +126,7 @@ def place_of(revision: str | None, streams: Streams) -> Place:
 
 
 def _placed(
-    counts: list[RevisionCount], drifted: Mapping[str | None, int], streams: Streams
+    counts: list[RevisionCount], drifted: Mapping[str | None, int], streams: "Streams"
 ) -> list[PlacedCount]:
     return [
         PlacedCount(

@@ -1,15 +1,19 @@
 """Archives, and the jobs that make and restore them."""
 
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
-from tenantry.backup.collations import CollationReport
-from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
-from tenantry.backup.targets import Stored
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
+
+if TYPE_CHECKING:
+    from tenantry.backup.collations import CollationReport
+    from tenantry.backup.targets import Stored
+
+KEEP_DAYS_MAX = 36_500
+KEEP_LAST_MAX = 10_000
 
 
 class JobResponse(Schema, frozen=True):
@@ -118,7 +122,7 @@ class ArchiveResponse(Schema, frozen=True):
     fault: str | None
 
     @classmethod
-    def of(cls, source: Stored, **more: Any) -> Self:
+    def of(cls, source: "Stored", **more: Any) -> Self:
         """Return the representation of *source*."""
         members: dict[str, Any] = {"name": source.name, "size": source.size, "fault": source.fault}
         for name in cls.__struct_fields__:
@@ -222,6 +226,6 @@ class CollationReportResponse(Schema, frozen=True):
     failed: list[TenantFailure]
 
     @classmethod
-    def of_report(cls, report: CollationReport) -> Self:
+    def of_report(cls, report: "CollationReport") -> Self:
         """Return the representation of *report*."""
         return cls.of(report, failed=[TenantFailure(*one) for one in report.failed])

@@ -1,15 +1,17 @@
 """Drift: customers with another schema than their revision defines."""
 
 from datetime import datetime
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from msgspec import field
 
 from tenantry.db.schema_listing import Difference
-from tenantry.fleet.drift import DriftReport
 from tenantry.schemas.backups import TenantFailure
 from tenantry.schemas.base import PageResponse, Schema
+
+if TYPE_CHECKING:
+    from tenantry.fleet.drift import DriftReport
 
 
 class DifferenceResponse(Difference, Schema, frozen=True):
@@ -44,7 +46,7 @@ class DriftReportResponse(Schema, frozen=True):
     unreadable: list[TenantFailure]
 
     @classmethod
-    def of_report(cls, report: DriftReport) -> Self:
+    def of_report(cls, report: "DriftReport") -> Self:
         """Return the representation of *report*."""
         unreadable = [TenantFailure(*one) for one in report.unreadable]
         return cls.of(report, unreadable=unreadable)

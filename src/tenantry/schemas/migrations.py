@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType, field
 
 from tenantry.catalog.activity import Activity, AwayServer
 from tenantry.catalog.runs import MigrationRun, RunState, RunTenant
-from tenantry.fleet.pending_sql import RunsAs
+from tenantry.fleet.pending_revisions import RunsAs
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import PlacedCount, SchemaStatus
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema, sent_members

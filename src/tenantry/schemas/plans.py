@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import field
 
 from tenantry.catalog.stored_plans import PlanCause, PlanTenant, StoredPlan
-from tenantry.fleet.approval import planned_revisions
+from tenantry.fleet.pending_revisions import planned_revisions
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.migrations import (
     Details,

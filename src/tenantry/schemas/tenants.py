@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from uuid import UUID
 
 import msgspec
@@ -12,7 +12,6 @@ from tenantry.catalog.fleet_map import MAP_MAX
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
 from tenantry.db.row_formats import RowFormat
-from tenantry.fleet.lifecycle import Provisioned
 from tenantry.fleet.status import Place, PlacedTenant
 from tenantry.kit.pages import Page
 from tenantry.kit.sizes import SIZE_BYTES_MAX
@@ -20,6 +19,9 @@ from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.users import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
 from tenantry.tenant.overview import NewPost
+
+if TYPE_CHECKING:
+    from tenantry.fleet.lifecycle import Provisioned
 
 RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]
 """Of each credential of a tenant; 0 for the limit of the settings."""
@@ -71,7 +73,7 @@ class CreatedTenantResponse(TenantResponse, frozen=True):
     owner: TenantUserProfile
 
     @classmethod
-    def of_provisioned(cls, provisioned: Provisioned) -> Self:
+    def of_provisioned(cls, provisioned: "Provisioned") -> Self:
         """Return the representation of *provisioned*."""
         owner = TenantUserProfile.of(provisioned.owner)
         return cls.of(provisioned.tenant, api_key=provisioned.key.secret, owner=owner)

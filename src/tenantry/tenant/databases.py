@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from pathlib import Path
 from uuid import UUID
 
 from tenantry.catalog.tenants import Tenant
@@ -12,12 +11,10 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import Session
 from tenantry.kit.errors import Forbidden, Unavailable
 from tenantry.migration.schema_state import READ_VERSION
-from tenantry.migration.streams import Stream
 
 # Each is a few objects; connections have a separate budget.
 DATABASES_MAX = 4_096
 
-STREAM = Stream("tenantry", Path(__file__).parent / "revisions")
 SERVABLE_FROM = "0001"
 """The oldest revision of Tenantry's stream that this code can serve (compared as text)."""
 

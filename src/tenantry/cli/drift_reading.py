@@ -1,0 +1,42 @@
+"""``tenantry drift list``. It imports only what reads the catalog."""
+
+from tenantry.catalog import drift
+from tenantry.cli import options, output, session
+from tenantry.cli.commands import new_group
+from tenantry.db.schema_listing import Difference
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.schemas.drift import DriftPage
+
+group = new_group("Find tenants with a schema that has drifted.")
+
+
+@group.command("list")
+async def show_drifted(
+    *,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_MAX,
+    as_json: options.Json = False,
+) -> None:
+    """List the tenants that have drifted, and what differs, by the last check of each."""
+    async with session.reading() as services:
+        found = await drift.page(services.catalog, Window(page, page_size))
+    if as_json:
+        output.show_json(DriftPage.of_page(found))
+        return
+    columns = ["Tenant", output.unwrapped("Checked"), "Difference"]
+    rows = [
+        (one.name, output.minute(one.drifted_at), _line(difference))
+        for one in found.items
+        for difference in one.differences
+    ]
+    output.show_table(columns, rows)
+    output.note_page(found, "tenants")
+
+
+def _line(one: Difference) -> str:
+    what = f"{one.kind} {one.name}"
+    if one.found is None:
+        return f"missing: {what}"
+    if one.expected is None:
+        return f"not defined: {what}"
+    return f"{what}: {one.found or 'nothing'} instead of {one.expected or 'nothing'}"

@@ -1,0 +1,43 @@
+"""``tenantry backup jobs``. It imports only what reads the catalog."""
+
+from tenantry.catalog import jobs
+from tenantry.cli import options, output, session
+from tenantry.cli.commands import new_group
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.schemas.backups import JobPage
+
+group = new_group("Back up tenants, and restore them from archives.")
+
+
+@group.command("jobs")
+async def show_jobs(
+    *,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_MAX,
+    as_json: options.Json = False,
+) -> None:
+    """List backups, restores, copies, moves and checks, newest first."""
+    async with session.reading() as services:
+        found = await jobs.page(services.catalog, Window(page, page_size))
+    if as_json:
+        output.show_json(JobPage.of_page(found))
+        return
+    columns = [
+        output.unwrapped("Started"),
+        output.unwrapped("Kind"),
+        "Tenant",
+        output.unwrapped("State"),
+        "Error, kept database or note",
+    ]
+    rows = [
+        (
+            output.minute(one.started_at),
+            one.kind,
+            one.tenant_name,
+            one.state,
+            one.error or one.database_name or one.note,
+        )
+        for one in found.items
+    ]
+    output.show_table(columns, rows)
+    output.note_page(found, "jobs")

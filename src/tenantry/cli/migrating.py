@@ -1,0 +1,78 @@
+"""Migrate every tenant from the command line."""
+
+import asyncio
+from uuid import UUID
+
+from tenantry.catalog.runs import RunContinues
+from tenantry.cli import output, session, signals
+from tenantry.cli.progress import Found, follow, found, shown_on
+from tenantry.fleet.run_options import RunOptions
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.services import Services
+
+
+async def check_revisions(services: Services) -> None:
+    """Check that the revisions have a head: otherwise every tenant would fail.
+
+    Raises:
+        BadStream: The directory of revisions cannot be read, is empty, or has several heads.
+    """
+    await asyncio.to_thread(RunScripts(services.streams()).head)
+
+
+class RunLeft(RunContinues):
+    """This process received a signal to stop before the run has ended."""
+
+    def __init__(self, run_id: UUID) -> None:
+        super().__init__(
+            f"Stopped. Any serving process, or the next `tenantry migrate all`, continues the run; "
+            f"`tenantry migrate show {run_id}` shows its progress."
+        )
+
+
+async def migrate_all(
+    services: Services,
+    *,
+    triggered_by: str,
+    options: RunOptions,
+    plan_id: UUID | None = None,
+    passed_only: bool = False,
+) -> Found:
+    """Plan a run, and work on it here until it has ended.
+
+    Args:
+        services: The services of this process; their worker works on every run.
+        triggered_by: The e-mail address of the admin that starts the run.
+        options: The tenants and the options of the run.
+        plan_id: The plan that it runs, if any.
+        passed_only: Whether it has only the tenants that the rehearsal of the plan passed.
+
+    Raises:
+        BadStream: The directory of revisions cannot be read; no run was created.
+        BadRunOptions, BadText, MigrationRunNotFound: An option is invalid; no run was created.
+        PlanNotFound, PlanChanged, Conflict: The plan cannot be started; no run was created.
+        RunLeft: This process received a signal to stop.
+        DatabaseUnavailable: The catalog has not answered for `TENANTRY_SERVER_PATIENCE_S`.
+    """
+    await check_revisions(services)
+    stopping: list[asyncio.Task[None]] = []
+
+    def begin_to_stop() -> None:
+        stopping.append(asyncio.create_task(services.worker.stop()))
+
+    with signals.handled(begin_to_stop), shown_on(output.progress()) as show:
+        run_id = await services.fleet.plan(
+            session.context(),
+            triggered_by=triggered_by,
+            options=options,
+            plan_id=plan_id,
+            passed_only=passed_only,
+        )
+        run = await follow(
+            services.catalog,
+            run_id,
+            show=show,
+            lost_seconds_max=services.settings.server_patience_s,
+            left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
+        )
+    return await found(services.catalog, run)

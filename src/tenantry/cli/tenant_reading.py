@@ -1,0 +1,121 @@
+"""``tenantry tenant list`` and ``show``. They import only what reads the catalog."""
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from tenantry.catalog import deleted_tenants, tenant_list
+from tenantry.catalog.tenants import Tenant
+from tenantry.cli import options, output, session
+from tenantry.cli.commands import new_group
+from tenantry.cli.finding import read_tenant
+from tenantry.kit.errors import Invalid
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.kit.sizes import shown_size
+from tenantry.schemas.tenants import DeletedTenantPage, TenantPage, TenantResponse
+
+group = new_group("Manage tenants.")
+
+
+class NoSearch(Invalid):
+    """--search does not apply to deleted tenants."""
+
+
+class TenantDetails(TenantResponse, frozen=True):
+    """A tenant, with the name of its server, which is only for operators."""
+
+    server_name: str
+
+
+@group.command("list")
+async def show_all(
+    *,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="Part of the name, in any case; or the id, the database, or the owner's address "
+            "at the creation."
+        ),
+    ] = None,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="The deleted tenants that can be undeleted.")
+    ] = False,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_MAX,
+    as_json: options.Json = False,
+) -> None:
+    """List tenants, by name."""
+    if deleted:
+        if search is not None:
+            raise NoSearch
+        await _show_deleted(Window(page, page_size), as_json=as_json)
+        return
+    async with session.reading() as opened:
+        found = await tenant_list.page(opened.catalog, Window(page, page_size), search=search)
+    if as_json:
+        output.show_json(TenantPage.of_page(found))
+        return
+    columns = [
+        output.unwrapped("ID"),
+        "Name",
+        output.unwrapped("Revision"),
+        output.unwrapped("State"),
+    ]
+    rows = [(one.id, one.name, one.schema_revision, _state(one)) for one in found.items]
+    output.show_table(columns, rows)
+    output.note_page(found, "tenants")
+
+
+@group.command("show")
+async def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+    """Show one tenant."""
+    async with read_tenant(tenant) as (_, found):
+        show_tenant(found, as_json=as_json)
+
+
+async def _show_deleted(window: Window, *, as_json: bool) -> None:
+    """Print one page of the deleted tenants."""
+    async with session.reading() as opened:
+        found = await deleted_tenants.page(opened.catalog, window)
+        page = DeletedTenantPage.of_deleted(found, timedelta(days=opened.settings.deleted_days))
+    if as_json:
+        output.show_json(page)
+        return
+    columns = [
+        output.unwrapped("ID"),
+        "Name",
+        output.unwrapped("Deleted"),
+        output.unwrapped("Purged after"),
+    ]
+    rows = [(one.id, one.name, one.deleted_at, one.purged_after) for one in page.items]
+    output.show_table(columns, rows)
+
+
+def show_tenant(tenant: Tenant, *, as_json: bool) -> None:
+    """Print a tenant."""
+    if as_json:
+        output.show_json(TenantDetails.of(tenant))
+        return
+    output.show_attributes(
+        {
+            "tenant": tenant.name,
+            "id": tenant.id,
+            "server": tenant.server_name,
+            "database": tenant.database_name,
+            "revision": tenant.schema_revision,
+            "modules": ", ".join(sorted(tenant.modules)),
+            "requests per minute": tenant.requests_per_minute or "as in the settings",
+            "size limit": shown_size(tenant.size_bytes_max)
+            if tenant.size_bytes_max
+            else "as in the settings",
+            "state": _state(tenant),
+            "created": tenant.created_at,
+        }
+    )
+
+
+def _state(tenant: Tenant) -> str:
+    if not tenant.is_active:
+        return "suspended"
+    return "read-only" if tenant.is_read_only else "active"

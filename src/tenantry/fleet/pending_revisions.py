@@ -1,0 +1,47 @@
+"""Pending revisions of a run, as a dry run and a stored plan list them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from tenantry.catalog.stored_plans import StoredPlan
+from tenantry.migration.lint import Finding
+
+
+class RunsAs(StrEnum):
+    """How a revision runs: its statements are known in advance, or only when it runs."""
+
+    RECORDED = "recorded"
+    LIVE = "live"
+    AUTOCOMMIT = "autocommit"  # live, outside a transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PendingRevision:
+    """A revision that is pending for a tenant of a run.
+
+    Attributes:
+        engine: ``sqlite`` or ``postgresql``.
+        live_reason: Why it is not recorded, such as ``imports requests``; None if it is.
+        sql: Its statements, up to `pending_sql.SQL_CHARS_MAX` characters; None if they are not
+            recorded.
+        is_cut: Whether *sql* lacks the rest.
+        sql_sha256: A hash of all its statements in hex; None if they are not recorded.
+        findings: Hints about its statements, also about those that *sql* lacks; none if they are
+            not recorded.
+    """
+
+    revision: str
+    engine: str
+    runs_as: RunsAs
+    live_reason: str | None
+    sql: str | None
+    is_cut: bool
+    findings: list[Finding]
+    sql_sha256: str | None = None
+
+
+def planned_revisions(plan: StoredPlan) -> list[PendingRevision]:
+    """Return the pending revisions of a plan."""
+    return [msgspec.convert(one, PendingRevision) for one in plan.revisions]

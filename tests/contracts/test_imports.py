@@ -1,0 +1,81 @@
+"""A command that only reads imports the catalog, and nothing that only other commands need."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tenantry.catalog import opening, stream
+
+HEAVY = {
+    "alembic",
+    "mako",
+    "pygments",
+    "psycopg",
+    "starlette",
+    "uvicorn",
+    "tenantry.api",
+    "tenantry.backup",
+    "tenantry.services",
+}
+"""What migrations, archives and the server need; each takes a tenth of a second or more."""
+
+READING = (
+    "admin list",
+    "audit export",
+    "audit list",
+    "audit list --inside acme",
+    "backup jobs",
+    "drift list",
+    "key list acme",
+    "migrate history",
+    "migrate plans",
+    "signing-key list",
+    "tenant list",
+    "tenant list --deleted",
+    "tenant show acme",
+    "token list acme",
+    "user list acme",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a catalog, and the tenant `acme`."""
+    folder = tmp_path_factory.mktemp("imports")
+    _imported(folder, "tenant create acme --owner-email owner@acme.example")
+    return folder
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_command_that_only_reads_imports_nothing_heavy(folder: Path, command: str) -> None:
+    assert _imported(folder, command) & HEAVY == set()
+
+
+def test_the_status_imports_alembic_for_the_revisions_and_nothing_else(folder: Path) -> None:
+    assert _imported(folder, "migrate status") & HEAVY <= {"alembic", "mako", "pygments"}
+
+
+def test_the_head_of_the_catalog_is_known_without_alembic() -> None:
+    assert stream.STREAM.head == opening.HEAD
+
+
+def _imported(folder: Path, command: str, status: int = 0) -> set[str]:
+    """Run a command in a process, and return the names of the modules that it has imported."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "tenantry", *command.split()],
+        cwd=folder,
+        env={"TENANTRY_DATA_DIR": str(folder)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    lines = done.stderr.splitlines()
+    names = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    said = [line for line in lines if not line.startswith("import time:")]
+    assert done.returncode == status, said
+    assert "tenantry.cli.main" in names
+    return names
