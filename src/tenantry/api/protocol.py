@@ -35,9 +35,9 @@ from tenantry.api.connection_states import (
     State,
 )
 from tenantry.api.connections import Connections
-from tenantry.api.endings import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.error_responses import HeadersTooLarge, HttpError
 from tenantry.api.framing import BadFraming, body_length, body_parser
+from tenantry.api.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.part_writer import PartWriter
 from tenantry.api.whole_answers import whole_answer
 from tenantry.kit.clock import monotonic_seconds

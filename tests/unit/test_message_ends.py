@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantry.api.endings import (
+from tenantry.api.error_responses import BodyTooLarge, HeadersTooLarge
+from tenantry.api.message_ends import (
     CONTENT_BYTES_MAX,
     FRAMING_BYTES_FREE,
     ChunkedBody,
     EmptyLine,
 )
-from tenantry.api.error_responses import BodyTooLarge, HeadersTooLarge
 from tenantry.api.table import ENDPOINTS
 
 NEXT = b"GET / HTTP/1.1\r\n\r\n"
