@@ -39,7 +39,7 @@ from tenantry.api.error_responses import HeadersTooLarge, HttpError
 from tenantry.api.framing import BadFraming, body_length, body_parser
 from tenantry.api.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.part_writer import PartWriter
-from tenantry.api.whole_answers import whole_answer
+from tenantry.api.refusals import refusal_bytes
 from tenantry.kit.clock import monotonic_seconds
 
 # The request line and the headers. `api.requests` has a lower limit for the headers.
@@ -368,7 +368,7 @@ class BoundedProtocol(HttpToolsProtocol):
         pending = None if cycle is None or cycle.response_complete else cycle
         # A request that was answered while its body is still read gets no second response.
         if self._state is not DRAINING and (pending is None or not pending.response_started):
-            self.transport.write(whole_answer(refusal, self.server_state.default_headers))
+            self.transport.write(refusal_bytes(refusal, self.server_state.default_headers))
         if pending is not None:
             pending.disconnected = True
             pending.message_event.set()

@@ -9,7 +9,7 @@ from tenantry.api.error_responses import HttpError
 from tenantry.kit.ids import new_request_id
 
 
-def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
+def refusal_bytes(refusal: HttpError, default_headers: Headers) -> bytes:
     """Return the response to a request that does not reach the application, as bytes.
 
     The connection is closed after it.
