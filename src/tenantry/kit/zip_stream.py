@@ -19,7 +19,7 @@ CHUNKS_MAX = 4
 """Chunks in memory that are not sent yet."""
 TICK_SECONDS = 0.5
 """The longest time between two chunks; an empty one is sent instead."""
-# A thread that waits for a database cannot be stopped; it ends later.
+# A thread that waits for a disk cannot be stopped; it ends later.
 END_SECONDS_MAX = 5.0
 DRAIN_SECONDS = 0.05
 
