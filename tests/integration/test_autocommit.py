@@ -422,6 +422,21 @@ class TestAutocommitBlock:
         assert done.revision.user == "u1"
         assert indexes(tenant_url) == {}
 
+    async def test_that_leaves_a_transaction_open_is_refused(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        await rig.migrate(tenant_url)
+        folder.add(
+            "u2_open", f"{BLOCK}\n    op.execute('BEGIN')\n    op.execute('DELETE FROM note')"
+        )
+
+        done = await rig.migrate(tenant_url)
+
+        assert "The block begins a transaction and does not end it" in reason(done)
+        assert done.revision.user == "u1"
+        assert len(raw_sql.rows(tenant_url, "SELECT 1 FROM note")) == 2
+
     async def test_is_refused_before_it_changes_anything_under_a_role_without_rights(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from tenantry.db.session_settings import LIFT_IN_SESSION
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
-from tenantry.migration.guard import Guard
+from tenantry.migration.guard import BlockLeavesTransaction, Guard
 from tenantry.migration.guarded_drivers import IDLE
 from tenantry.migration.schema_state import BEGUN, log, version
 from tenantry.migration.statements import AutocommitRevision
@@ -179,6 +179,8 @@ class AutocommitBlock:
         sa.event.listen(self._connection, "before_cursor_execute", self._replace, retval=True)
         try:
             yield
+            if not _is_idle(self._raw):
+                self._guard.refuse(BlockLeavesTransaction())
         except BaseException:
             with self._guard.pausing(), contextlib.suppress(Exception):
                 self._raw.rollback()  # a transaction of the block's own, which has failed

@@ -25,6 +25,10 @@ class CommitApart(EndsTransaction):
     """commit() must be directly before autocommit_block(): put other statements before it."""
 
 
+class BlockLeavesTransaction(EndsTransaction):
+    """The block begins a transaction and does not end it: send COMMIT in the block."""
+
+
 class NotRehearsable(Unavailable):
     """A rollback does not undo this revision, so it and the later ones cannot be rehearsed."""
 
@@ -181,7 +185,8 @@ class Guard:
         self.check_refused()
         self._check_block()
         parsed = sql_text.read(text)
-        if parsed.ends_transaction and not (self.is_in_block and parsed.is_transaction):
+        # In a block there is no transaction but the revision's own.
+        if parsed.ends_transaction and not self.is_in_block:
             self.refuse(EndsTransaction())
         if self.rehearses and sql_text.outlives_rollback(text):
             self.refuse(NotRehearsable())

@@ -78,17 +78,6 @@ class Text:
         """Whether a command in it begins, commits or rolls back a transaction. In doubt, True."""
         return self.hides_ending or any(map(_is_ending, self.commands))
 
-    @property
-    def is_transaction(self) -> bool:
-        """Whether its first command begins a transaction, and only its last one ends it."""
-        endings = [one for one in self.commands if _is_ending(one)]
-        if not self.is_whole or len(endings) < 2:  # noqa: PLR2004
-            return False
-        (first, *_), (last, *suffix) = self.commands[0], self.commands[-1]
-        is_begun = first in {"BEGIN", "START"} and last in {"COMMIT", "END", "ROLLBACK"}
-        ends = tuple(suffix) in {(), ("WORK",), ("TRANSACTION",)}
-        return is_begun and ends and endings == [self.commands[0], self.commands[-1]]
-
 
 @lru_cache(TEXTS_REMEMBERED_MAX)
 def read(sql: str) -> Text:

@@ -201,6 +201,20 @@ SHAPES = [
         engines=POSTGRESQL,
     ),
     shape(
+        "transaction_in_block",
+        _block(
+            'op.execute("BEGIN")',
+            "op.execute(\"INSERT INTO note (text) VALUES ('in')\")",
+            'op.execute("COMMIT")',
+            'op.get_bind().execute(sa.text("START TRANSACTION"))',
+            "op.execute(\"INSERT INTO note (text) VALUES ('no')\")",
+            'op.execute("ROLLBACK")',
+            "see(1)",
+        ),
+        "see(2)",
+        engines=POSTGRESQL,
+    ),
+    shape(
         "block_reads_batches_until_done",
         _block(
             "sql = \"UPDATE note SET text = 'done' WHERE id IN \" \\",
