@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tenantry.access.identify import Credentials, Identifier, Identity
 from tenantry.access.principal import AdminContext
 from tenantry.kit.context import OperationContext
-from tenantry.tenant.entry import Claimant, PersonContext, TenantContext
+from tenantry.tenant.entry import PersonContext, TenantContext, UnconfirmedContext
 
 Caller = Identity | AdminContext | None
 """The verified owner of the credentials; None at the level Open."""
@@ -47,7 +47,7 @@ TENANT_LOGIN = Level("Tenant login", frozenset({API_KEY}), Identifier.public)
 PUBLIC = Level("Public", frozenset({API_KEY, MCP_TOKEN}), Identifier.public)
 TENANT = Level("Tenant", _ANY, Identifier.tenant)
 PERSON = Level("Tenant, a person", _ANY, Identifier.tenant, PersonContext, admits_deleted_user=True)
-CLAIMANT = Level(PERSON.name, _ANY, Identifier.tenant, Claimant)
+UNCONFIRMED_PERSON = Level(PERSON.name, _ANY, Identifier.tenant, UnconfirmedContext)
 MCP = Level("MCP", _ANY, Identifier.assistant)
 SIGNED_IN = Level(
     "Tenant, signed in", _ANY, Identifier.tenant, PersonContext, requires_session=True

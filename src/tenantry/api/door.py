@@ -57,7 +57,7 @@ from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.services import Services
-from tenantry.tenant.entry import Claimant, TenantContext, admit, confirm_claimant
+from tenantry.tenant.entry import TenantContext, UnconfirmedContext, admit, confirm_user
 
 # A database connection cancels a statement 1 s after its deadline, and reports that the server
 # does not answer. The deadline of a request is later, so that the more precise error comes first.
@@ -325,8 +325,8 @@ class Api:
             else:
                 wanted = decode_query(endpoint, request.scope["query_string"])
         except TenantryError:
-            if isinstance(ctx, Claimant):
-                await confirm_claimant(ctx)
+            if isinstance(ctx, UnconfirmedContext):
+                await confirm_user(ctx)
             raise
         parameters: dict[str, Any] = read_parameters(request.values) if request.values else {}
         if endpoint.headers:

@@ -252,8 +252,8 @@ async def delete_post(call: Call, wanted: NamePost) -> Done:
 )
 async def update_profile(call: Call, wanted: UpdateProfile) -> TenantUserProfile:
     """Change the name and the e-mail address of the token's user."""
-    claimant = entry.claimant_of(call.ctx)
-    user = await profile.update_profile(claimant, full_name=wanted.full_name, email=wanted.email)
+    ctx = entry.unconfirmed(call.ctx)
+    user = await profile.update_profile(ctx, full_name=wanted.full_name, email=wanted.email)
     return TenantUserProfile.of(user)
 
 

@@ -92,11 +92,11 @@ class PersonContext(_UserContext, frozen=True, kw_only=True):
         return None if claims is None else claims.jti
 
 
-class Claimant(_UserContext, frozen=True, kw_only=True):
+class UnconfirmedContext(_UserContext, frozen=True, kw_only=True):
     """A user with valid credentials; the user's row is not checked yet.
 
-    The operation's own statement must include the checks of `confirm_claimant`, which saves a
-    statement. An error before that statement is raised after `confirm_claimant`.
+    The operation's own statement must include the checks of `confirm_user`, which saves a
+    statement. An error before that statement is raised after `confirm_user`.
     """
 
 
@@ -120,8 +120,8 @@ async def admit(
         databases: The tenant databases.
         identity: The verified credentials.
         demand: What the operation requires.
-        kind: The type of the context. `PersonContext` and `Claimant` require a user who acts;
-            `Claimant` leaves the check of the user's row to the operation.
+        kind: The type of the context. `PersonContext` and `UnconfirmedContext` require a user who
+            acts; the latter leaves the check of the user's row to the operation.
         requires_session: Whether an McpToken is rejected.
         admits_deleted_user: Whether the operation itself reports a deleted user.
 
@@ -136,7 +136,7 @@ async def admit(
         raise PersonRequired
     require(identity, demand)
     database = await databases.open(identity.tenant, writes=demand.writes)
-    if kind is not Claimant:
+    if kind is not UnconfirmedContext:
         is_admitted = admits_deleted_user and identity.claims is not None
         await _confirm(identity, database, rejects_deleted=not is_admitted)
     return _context(kind, ctx, identity, database)
@@ -158,18 +158,18 @@ def require(identity: Identity, demand: Demand) -> None:
         modules.require(identity.tenant, demand.module)
 
 
-def claimant_of(ctx: TenantContext) -> Claimant:
-    """Return the user of *ctx* as a claimant, for a statement that checks the row again.
+def unconfirmed(ctx: TenantContext) -> UnconfirmedContext:
+    """Return the context of a user for an operation whose statement checks the user again.
 
     Raises:
         PersonRequired: The McpToken is bound to no user.
     """
     if ctx.identity.user_id is None:
         raise PersonRequired
-    return _context(Claimant, ctx, ctx.identity, ctx.database)
+    return _context(UnconfirmedContext, ctx, ctx.identity, ctx.database)
 
 
-async def confirm_claimant(claimant: Claimant) -> None:
+async def confirm_user(ctx: _UserContext) -> None:
     """Check that the user is active and the session or McpToken is current.
 
     A deleted user of a session passes: the operation itself returns 404.
@@ -178,8 +178,8 @@ async def confirm_claimant(claimant: Claimant) -> None:
         UserInactive, SessionEnded, McpTokenEnded: A check failed.
         UserDeleted: The user of the McpToken was deleted.
     """
-    identity = claimant.identity
-    await _confirm(identity, claimant.database, rejects_deleted=identity.claims is None)
+    identity = ctx.identity
+    await _confirm(identity, ctx.database, rejects_deleted=identity.claims is None)
 
 
 async def _confirm(identity: Identity, database: TenantDatabase, *, rejects_deleted: bool) -> None:

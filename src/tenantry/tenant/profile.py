@@ -34,11 +34,10 @@ from tenantry.db.types import json_text
 from tenantry.kit.errors import Invalid
 from tenantry.tenant.audit import LOG
 from tenantry.tenant.entry import (
-    Claimant,
     PersonContext,
     TenantContext,
-    claimant_of,
-    confirm_claimant,
+    UnconfirmedContext,
+    confirm_user,
 )
 from tenantry.tenant.tables import audit, user
 from tenantry.tenant.users import (
@@ -88,7 +87,7 @@ def _logged(before: sa.FromClause, source: sa.FromClause) -> sa.Insert:
 
 
 def _update() -> Statement[User]:
-    # The checks of `confirm_claimant`, in the statement itself.
+    # The checks of `confirm_user`, in the statement itself.
     may_act = sa.and_(
         user.c.id == sa.bindparam("user"),
         user.c.is_active,
@@ -126,11 +125,11 @@ def _update() -> Statement[User]:
 _UPDATE = _update()
 
 
-async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> User:
+async def update_profile(ctx: UnconfirmedContext, *, full_name: str, email: str) -> User:
     """Change the caller's name and e-mail address, and return the user.
 
     Raises:
-        UserInactive, SessionEnded, McpTokenEnded, UserDeleted: See `confirm_claimant`.
+        UserInactive, SessionEnded, McpTokenEnded, UserDeleted: See `confirm_user`.
         BadEmail, BadText: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: The caller was deleted.
@@ -139,13 +138,13 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
         checked_name(full_name)
         checked_email(email)
     except Invalid:
-        await confirm_claimant(claimant)
+        await confirm_user(ctx)
         raise
-    claims, token = claimant.identity.claims, claimant.identity.mcp_token
-    entry = audit_log.new_entry(claimant, action="profile.update", target=str(claimant.user_id))
-    changed = await claimant.database.fetch_one(
+    claims, token = ctx.identity.claims, ctx.identity.mcp_token
+    entry = audit_log.new_entry(ctx, action="profile.update", target=str(ctx.user_id))
+    changed = await ctx.database.fetch_one(
         _UPDATE,
-        user=claimant.user_id,
+        user=ctx.user_id,
         token_generation=token.user_generation if token else None,
         session_generation=claims.generation if claims else None,
         session_jti=claims.jti if claims else None,
@@ -155,7 +154,7 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
         **dict(zip(_ENTRY_PARAMETERS, _entry_values(entry), strict=True)),
     )
     if changed is None:
-        await confirm_claimant(claimant)
+        await confirm_user(ctx)
         raise UserNotFound
     return changed
 
@@ -286,7 +285,7 @@ async def change_password(
                 ctx, catalog, ctx.tenant.id, account.id, generation=changed.token_generation
             )
     if changed is None:
-        await confirm_claimant(claimant_of(ctx))
+        await confirm_user(ctx)
         raise WrongPassword
 
 
@@ -329,7 +328,7 @@ async def _proved(
     deactivation, so nothing that is bound to its generations outlives that.
     """
     account = await _account(ctx)
-    await confirm_claimant(claimant_of(ctx))
+    await confirm_user(ctx)
     with passwords.place(network_of(ctx.address)) as place:
         with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):
             async with throttle.guess(

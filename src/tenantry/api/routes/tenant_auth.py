@@ -1,7 +1,7 @@
 """``/api/tenant/auth``."""
 
 from tenantry.access.principal import Scope
-from tenantry.api.access_levels import CLAIMANT, PERSON, SIGNED_IN, TENANT_LOGIN
+from tenantry.api.access_levels import PERSON, SIGNED_IN, TENANT_LOGIN, UNCONFIRMED_PERSON
 from tenantry.api.endpoints import (
     CONFLICT,
     HASHING_SECONDS,
@@ -21,7 +21,7 @@ from tenantry.schemas.users import (
 )
 from tenantry.services import Services
 from tenantry.tenant import profile, sessions, users
-from tenantry.tenant.entry import Claimant, PersonContext, TenantContext
+from tenantry.tenant.entry import PersonContext, TenantContext, UnconfirmedContext
 
 
 @endpoint(
@@ -81,16 +81,16 @@ async def logout(ctx: PersonContext, services: Services, request: LogoutRequest)
 @endpoint(
     "PUT",
     "/api/tenant/auth/profile",
-    CLAIMANT,
+    UNCONFIRMED_PERSON,
     errors=[NOT_FOUND, CONFLICT],
     scope=Scope.PROFILE_WRITE,
     adds=True,
 )
 async def update_profile(
-    claimant: Claimant, _services: Services, request: UpdateProfileRequest
+    ctx: UnconfirmedContext, _services: Services, request: UpdateProfileRequest
 ) -> TenantUserProfile:
     """Change your profile."""
-    user = await profile.update_profile(claimant, full_name=request.full_name, email=request.email)
+    user = await profile.update_profile(ctx, full_name=request.full_name, email=request.email)
     return TenantUserProfile.of(user)
 
 
