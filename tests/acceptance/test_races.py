@@ -12,7 +12,7 @@ from tenantry.kit.ids import new_id
 from tenantry.services import system_context
 from tenantry.settings import Settings
 from tenantry.tenant import entry, profile
-from tenantry.tenant.entry import Demand, PersonContext, SessionEnded, UserInactive
+from tenantry.tenant.entry import PersonContext, Requirements, SessionEnded, UserInactive
 from tests.acceptance.support import (
     MODULES,
     NEW_PASSWORD,
@@ -94,7 +94,7 @@ async def admitted(world: World, token: str) -> PersonContext:
         ctx,
         services.databases,
         identity,
-        Demand(),
+        Requirements(),
         kind=PersonContext,
         requires_session=True,
     )

@@ -85,4 +85,4 @@ async def test_the_form_of_the_body_is_checked_first(stage: Stage, endpoint: End
 
 
 async def test_the_tools_are_those_of_the_endpoints() -> None:
-    assert {one.name for one in TOOLS if one.demand.adds} == TOOLS_ADDING
+    assert {one.name for one in TOOLS if one.requirements.adds} == TOOLS_ADDING

@@ -298,7 +298,7 @@ class Api:
                 request.anonymous,
                 self._services.databases,
                 caller,
-                endpoint.demand,
+                endpoint.requirements,
                 kind=level.context,
                 requires_session=level.requires_session,
                 admits_deleted_user=level.admits_deleted_user,

@@ -20,7 +20,7 @@ from tenantry.api.access_levels import Level
 from tenantry.api.error_responses import MethodNotAllowed
 from tenantry.kit.errors import NotFound
 from tenantry.schemas.base import Nothing
-from tenantry.tenant.entry import Demand
+from tenantry.tenant.entry import Requirements
 
 ACCEPTED, CREATED, OK = HTTPStatus.ACCEPTED, HTTPStatus.CREATED, HTTPStatus.OK
 CONFLICT, NOT_FOUND = HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND
@@ -109,10 +109,10 @@ class Endpoint:
         return self.method in {"POST", "PUT", "PATCH"}
 
     @cached_property
-    def demand(self) -> Demand:
+    def requirements(self) -> Requirements:
         """What a caller needs: scope, module, and a writable tenant if the endpoint writes."""
         writes = self.method != "GET" if self.writes is None else self.writes
-        return Demand(self.scope, self.module, writes=writes, adds=self.adds)
+        return Requirements(self.scope, self.module, writes=writes, adds=self.adds)
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:

@@ -9,7 +9,7 @@ from tenantry.kit.errors import Forbidden
 from tenantry.schemas.mcp import NULL
 from tenantry.services import Services
 from tenantry.tenant import entry
-from tenantry.tenant.entry import Demand, TenantContext
+from tenantry.tenant.entry import Requirements, TenantContext
 
 
 @dataclass(slots=True)
@@ -25,10 +25,10 @@ class Call:
     services: Services
     arguments: bytes = NULL
 
-    def allows(self, demand: Demand) -> bool:
-        """Return whether the token's scopes and the tenant's modules satisfy *demand*."""
+    def allows(self, requirements: Requirements) -> bool:
+        """Return whether the token's scopes and the tenant's modules satisfy *requirements*."""
         try:
-            entry.require(self.ctx.identity, demand)
+            entry.require(self.ctx.identity, requirements)
         except Forbidden:
             return False
         return True

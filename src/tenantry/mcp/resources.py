@@ -20,7 +20,7 @@ from tenantry.tenant import modules
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.content import PostNotFound
 from tenantry.tenant.blog.slugs import SLUG_CHARS_MAX
-from tenantry.tenant.entry import Demand
+from tenantry.tenant.entry import Requirements
 
 Request = ServerRequestContext[Any, Any]
 
@@ -31,7 +31,7 @@ JSON_SCHEMA = "application/schema+json"
 PAGE_SIZE = 50
 PAGE_CHARS_MAX = 6
 
-READING = Demand(Scope.CONTENT_READ, modules.BLOG)
+READING = Requirements(Scope.CONTENT_READ, modules.BLOG)
 
 _TEMPLATE = types.ResourceTemplate(
     name="post",

@@ -43,7 +43,7 @@ class McpTokenEnded(Unauthenticated):
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Requirements:
     """What an operation requires in addition to the level of access.
 
     Attributes:
@@ -107,7 +107,7 @@ async def admit(
     ctx: OperationContext,
     databases: TenantDatabases,
     identity: Identity,
-    demand: Demand,
+    requirements: Requirements,
     *,
     kind: type[Ctx],
     requires_session: bool = False,
@@ -119,7 +119,7 @@ async def admit(
         ctx: The context without the caller.
         databases: The tenant databases.
         identity: The verified credentials.
-        demand: What the operation requires.
+        requirements: What the operation requires.
         kind: The type of the context. `PersonContext` and `UnconfirmedContext` require a user who
             acts; the latter leaves the check of the user's row to the operation.
         requires_session: Whether an McpToken is rejected.
@@ -134,16 +134,16 @@ async def admit(
         raise SignInRequired
     if kind is not TenantContext and identity.user_id is None:
         raise PersonRequired
-    require(identity, demand)
-    database = await databases.open(identity.tenant, writes=demand.writes)
+    require(identity, requirements)
+    database = await databases.open(identity.tenant, writes=requirements.writes)
     if kind is not UnconfirmedContext:
         is_admitted = admits_deleted_user and identity.claims is not None
         await _confirm(identity, database, rejects_deleted=not is_admitted)
     return _context(kind, ctx, identity, database)
 
 
-def require(identity: Identity, demand: Demand) -> None:
-    """Check that the credentials meet *demand*.
+def require(identity: Identity, requirements: Requirements) -> None:
+    """Check that the credentials meet *requirements*.
 
     Raises:
         ModuleInactive: A module is off for the tenant.
@@ -152,10 +152,10 @@ def require(identity: Identity, demand: Demand) -> None:
     token = identity.mcp_token
     if token is not None:
         modules.require(identity.tenant, modules.MCP)
-        if demand.scope is not None and demand.scope not in token.scopes:
+        if requirements.scope is not None and requirements.scope not in token.scopes:
             raise ScopeRequired
-    if demand.module is not None:
-        modules.require(identity.tenant, demand.module)
+    if requirements.module is not None:
+        modules.require(identity.tenant, requirements.module)
 
 
 def unconfirmed(ctx: TenantContext) -> UnconfirmedContext:
