@@ -9,32 +9,26 @@ import asyncio
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from uuid import UUID
 
-import sqlalchemy as sa
-
+from harness.writer import TABLE, Writer
 from tenantry.backup import moving
 from tenantry.backup.jobs import Progress
 from tenantry.backup.online import Way
-from tenantry.catalog import tenants
-from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.statements import Statement
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
-from tenantry.tenant.databases import TenantReadOnly
 from tenantry.tenant.users import NewUser
 from testkit import raw_sql
 from testkit.postgres import find_binaries, own_server
+from testkit.programs import variables
 
 LOGICAL = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 wal_level = logical
 """
-ROWS_PER_SECOND = 200
-_WRITE = Statement[object](sa.insert(sa.table("written", sa.column("id", sa.Integer))))
 
 
 def main() -> None:
@@ -74,7 +68,7 @@ async def _measure(settings: Settings, megabytes: int, way: Way) -> None:
         url = services.databases.server(shop.server_name).url(shop.database_name)
         raw_sql.run(
             url,
-            "CREATE TABLE written (id integer PRIMARY KEY)",
+            TABLE,
             "CREATE TABLE note (id integer PRIMARY KEY, body text NOT NULL)",
             "INSERT INTO note SELECT i, repeat(md5(i::text), 29) "
             f"FROM generate_series(1, {megabytes * 1000}) AS i",
@@ -83,7 +77,7 @@ async def _measure(settings: Settings, megabytes: int, way: Way) -> None:
         ((size,),) = raw_sql.rows(url, "SELECT pg_database_size(current_database())")
         here, there = multiprocessing.get_context("spawn").Pipe()
         writer = multiprocessing.get_context("spawn").Process(
-            target=_write, args=(settings, shop.id, there)
+            target=_write, args=(variables(settings), shop.name, there)
         )
         writer.start()
         await asyncio.to_thread(here.recv)
@@ -104,32 +98,15 @@ async def _measure(settings: Settings, megabytes: int, way: Way) -> None:
     )
 
 
-def _write(settings: Settings, tenant_id: UUID, pipe: "Connection[object, object]") -> None:
-    pipe.send(asyncio.run(_write_until(settings, tenant_id, pipe)))
-
-
-async def _write_until(
-    settings: Settings, tenant_id: UUID, pipe: "Connection[object, object]"
-) -> tuple[list[int], float]:
-    """Write until a message arrives; return what was committed, and the longest pause."""
-    numbers: list[int] = []
-    number, pause, began = 0, 0.0, time.monotonic()
-    last = began
-    async with open_services(settings, works=False) as services:
+def _write(environment: Mapping[str, str], tenant: str, pipe: "Connection[object, object]") -> None:
+    """Write until a message arrives; send what was committed, and the longest pause."""
+    writer = Writer(environment, tenant)
+    with writer.writing():
+        while not writer.acknowledged:
+            time.sleep(0.01)
         pipe.send(None)
-        while not pipe.poll():
-            number += 1
-            try:
-                tenant = await tenants.get(services.catalog, tenant_id)
-                database = await services.databases.open(tenant, writes=True)
-                await database.execute(_WRITE, id=number)
-            except (DatabaseUnavailable, TenantReadOnly):
-                pass
-            else:
-                numbers.append(number)
-                pause, last = max(pause, time.monotonic() - last), time.monotonic()
-            await asyncio.sleep(max(0.0, began + number / ROWS_PER_SECOND - time.monotonic()))
-    return numbers, pause
+        pipe.recv()
+    pipe.send((writer.acknowledged, writer.pause))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Fleets for the checks: many equal tenants, with revisions that can be undone."""
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from typing import TypeVar
 from uuid import UUID
 
 from harness import postgres
-from harness.finding import Finding
 from harness.fleet import ours
 from harness.fleet.history import BEHIND, PENDING
 from harness.fleet.ours import Ours
@@ -29,19 +27,6 @@ UNDO = (
 AT_ONCE = 4
 ENGINES = ("sqlite", "postgresql")
 ENGINE_NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
-
-
-def on_both(check: Callable[[str, random.Random], Finding], chance: random.Random) -> list[Finding]:
-    """Return what *check* finds on both engines, at the same time: they disturb each other.
-
-    Args:
-        check: Gets an engine, and what it leaves to chance.
-        chance: Of both.
-    """
-    # Of its own, so that it does not matter which engine is the quicker.
-    chances = [random.Random(f"{chance.random()} {one}") for one in ENGINES]  # noqa: S311
-    with ThreadPoolExecutor(len(ENGINES)) as threads:
-        return list(threads.map(check, ENGINES, chances))
 
 
 @dataclass(frozen=True)

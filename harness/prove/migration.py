@@ -1,7 +1,6 @@
 """Runs over the whole fleet: P26, P27, P28, P34, P37."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,24 +12,20 @@ from harness.prove.calls import Line
 from harness.prove.promise import Figure, Promise, Stage
 from harness.torture import broken, crowd, hangups, kills
 from harness.torture.scale import SHORT, WHOLE, Scale
+from harness.torture.trial import Trial
 from harness.world import World
 from testkit.raw_sql import Raw
 
 # Each is done on both engines, which share the number.
 KILLS, CROWDS = 1_000, 200
 PAGE = 100
-Check = Callable[..., list[Finding]]
+Check = Callable[[Trial], list[Finding]]
 
 
 def _tortured(stage: Stage, check: Check, whole: Scale) -> Figure:
     """Return what a check of the torture finds, as one figure."""
-    found = check(
-        stage.folder,
-        stage.postgres.url,
-        stage.size(whole, SHORT),
-        stage.chance,
-        lambda text: print(text, file=sys.stderr, flush=True),
-    )
+    scale = stage.size(whole, SHORT)
+    found = check(Trial(stage.folder, stage.postgres.url, scale, stage.chance))
     return Figure(
         done="; ".join(one.check for one in found),
         found="; ".join(f"{one.name}: {one.found}" for one in found),

@@ -6,9 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
-from harness.driver import WRONG_USE, Target, begin, find, say, scratch, seed_of
+from harness.driver import WRONG_USE, Target, begin, find, scratch, seed_of
 from harness.finding import Finding
 from harness.machine import describe
 from harness.processes import ROOT
@@ -23,7 +22,8 @@ from harness.torture import (
     kills,
     traffic,
 )
-from harness.torture.scale import SHORT, WHOLE, Scale
+from harness.torture.scale import SHORT, WHOLE
+from harness.torture.trial import Trial
 from testkit.postgres import own_server
 
 COLUMNS = ["what is done", "what must hold", "what was found", ""]
@@ -37,8 +37,7 @@ TARGET = Target(
     {"only": "CHECK", "short": "SHORT", "seed": "SEED"},
     "TORTURE",
 )
-Progress = Callable[[str], None]
-CHECKS: Mapping[str, Callable[[Path, str, Scale, random.Random, Progress], list[Finding]]] = {
+CHECKS: Mapping[str, Callable[[Trial], list[Finding]]] = {
     "kills": kills.check,
     "crowd": crowd.check,
     "broken": broken.check,
@@ -68,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
             below = folder / name
             below.mkdir()
             chance = random.Random(f"{seed} {name}")  # noqa: S311 - it chooses moments
-            return CHECKS[name](below, server.url, scale, chance, say)
+            return CHECKS[name](Trial(below, server.url, scale, chance))
 
         found = [f for one in chosen for f in find(one, partial(check, one), CHECK_SECONDS_MAX)]
     took = f"{(time.monotonic() - began) / 60:.1f} minutes"

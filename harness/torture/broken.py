@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import re
 import socket
 import sqlite3
@@ -18,10 +17,10 @@ import psycopg
 
 from harness.api import MIGRATE_ALL, admin_client, newest_runs
 from harness.finding import Finding
-from harness.fleet.fleets import ENGINE_NAMES, Fleet, make_fleet, on_both
+from harness.fleet.fleets import ENGINE_NAMES, Fleet, make_fleet
 from harness.fleet.history import PENDING, Step
 from harness.processes import Process, serving
-from harness.torture.scale import Scale
+from harness.torture.trial import Trial
 from tenantry.db.urls import sqlite_path
 from testkit import raw_sql
 from testkit.postgres import Server as PostgresServer
@@ -45,7 +44,6 @@ LAST = Step(
     op.execute("CREATE UNIQUE INDEX ux_article_number ON article (number)")""",
     "",
 )
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -85,33 +83,26 @@ class _Stage:
         raw_sql.run(self.fleet.catalog_url, sql)
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Break some, and migrate them all."""
-    del server_url, progress  # who is refused needs a server that asks for a password
-
-    def one(engine: str, its_chance: random.Random) -> Finding:
-        if engine == "sqlite":
-            return _check(folder, None, scale, its_chance, SQLITE_WAYS)
-        with own_server() as server:
-            return _check(folder, server, scale, its_chance, POSTGRESQL_WAYS)
-
-    return on_both(one, chance)
+    return trial.on_both(_on)
 
 
-def _check(
-    folder: Path,
-    postgres: PostgresServer | None,
-    scale: Scale,
-    chance: random.Random,
-    ways: Sequence[Way],
-) -> Finding:
+def _on(trial: Trial, engine: str) -> Finding:
+    if engine == "sqlite":
+        return _check(trial, None, SQLITE_WAYS)
+    # Who is refused needs a server that asks for a password.
+    with own_server() as server:
+        return _check(trial, server, POSTGRESQL_WAYS)
+
+
+def _check(trial: Trial, postgres: PostgresServer | None, ways: Sequence[Way]) -> Finding:
+    scale = trial.scale
     engine = "sqlite" if postgres is None else "postgresql"
     faults: list[str] = []
     with ExitStack() as stack:
         fleet = make_fleet(
-            folder / engine,
+            trial.folder / engine,
             scale.broken_tenants,
             server_url=postgres.url if postgres else None,
             log_level="debug",
@@ -123,12 +114,14 @@ def _check(
         )
         _add_last(fleet)
         stage = _Stage(fleet, stack)
-        broken = dict(zip(chance.sample(range(scale.broken_tenants), len(ways)), ways, strict=True))
+        broken = dict(
+            zip(trial.chance.sample(range(scale.broken_tenants), len(ways)), ways, strict=True)
+        )
         for number, way in broken.items():
             way.do(stage, number)
-        server = stack.enter_context(serving(folder, fleet.environment))
+        server = stack.enter_context(serving(trial.folder, fleet.environment))
         texts, data, seconds = asyncio.run(_migrate(server, fleet))
-        texts["tenantry migrate show"] = _shown(folder, fleet)
+        texts["tenantry migrate show"] = _shown(trial.folder, fleet)
         texts["what the server wrote"] = server.said
     faults += _wrong_outcomes(fleet, data, broken)
     if seconds > scale.deadline_s + SLACK_SECONDS:

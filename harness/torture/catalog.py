@@ -3,19 +3,18 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from uuid import UUID
 
 import httpx
 
 from harness.api import MIGRATE_ALL, admin_client
+from harness.driver import say
 from harness.finding import Finding
 from harness.fleet.fleets import Fleet, make_fleet
 from harness.processes import Process, serving
-from harness.torture.scale import Scale
+from harness.torture.trial import Trial
 from harness.waiting import SHORT_POLL_SECONDS, comes_true
 from testkit import raw_sql
 from testkit.postgres import Server as PostgresServer
@@ -28,27 +27,26 @@ BEGIN_SECONDS_MAX = 10.0
 TRIES_MAX = 3
 # The servers of tests forget the last commits when they are stopped without a warning.
 DURABLE = ("ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()")
-Progress = Callable[[str], None]
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Restart it, at random moments; the tenants are on a server of their own."""
+    scale = trial.scale
     with own_server() as server:
         raw_sql.run(server.url, *DURABLE)
         fleet = make_fleet(
-            folder / "fleet", scale.kill_tenants, server_url=server_url, catalog_on=server.url
+            trial.folder / "fleet",
+            scale.kill_tenants,
+            server_url=trial.server_url,
+            catalog_on=server.url,
         )
-        with serving(folder, fleet.environment) as serving_:
-            restarts = _Restarts(fleet, serving_, server, chance)
+        with serving(trial.folder, fleet.environment) as serving_:
+            restarts = _Restarts(fleet, serving_, server, trial.chance)
             asyncio.run(restarts.measure())
             while restarts.hits < scale.restarts and restarts.tries < TRIES_MAX * scale.restarts:
                 fleet.undo()
                 asyncio.run(restarts.restart_once())
-                progress(
-                    f"catalog: {restarts.hits} restarts hit a run, {len(restarts.faults)} faults"
-                )
+                say(f"catalog: {restarts.hits} restarts hit a run, {len(restarts.faults)} faults")
     if restarts.hits < scale.restarts:
         restarts.faults.append(f"only {restarts.hits} of {scale.restarts} restarts hit a run")
     return [

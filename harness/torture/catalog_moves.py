@@ -4,17 +4,18 @@ import random
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
 
 from harness import postgres
+from harness.driver import say
 from harness.finding import Finding
-from harness.fleet.fleets import ENGINE_NAMES, on_both
+from harness.fleet.fleets import ENGINE_NAMES
 from harness.torture.commands import run_command
-from harness.torture.scale import Scale
+from harness.torture.trial import Trial
 from tenantry.db.urls import sqlite_path
 from testkit.raw_sql import columns, connected, run, tables
 
@@ -28,7 +29,6 @@ TRIES_MAX = 4
 CHANGING = {"audit_entry", "worker"}
 # Kept by triggers, in another form on each engine.
 DERIVED = ("tenant_count", "tenant_name_trigrams")
-Progress = Callable[[str], None]
 
 
 @dataclass
@@ -78,24 +78,19 @@ class _Stage:
         return postgres.new_catalog(self.server_url)
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Move the catalog again and again, kill it, and find out which one accepts writes."""
+    return trial.on_both(_check)
 
-    def on(engine: str, own_chance: random.Random) -> Finding:
-        stage = _make_stage(engine, folder / engine, server_url, own_chance)
-        tries_max = TRIES_MAX * scale.catalog_moves
-        # After a fault, it is unknown which of the two is the catalog.
-        while stage.kills < scale.catalog_moves and stage.tries < tries_max and not stage.faults:
-            _move_once(stage)
-            progress(
-                f"catalog moves, {engine}: {stage.kills} of {scale.catalog_moves}, "
-                f"{len(stage.faults)} faults"
-            )
-        return _finding(stage)
 
-    return on_both(on, chance)
+def _check(trial: Trial, engine: str) -> Finding:
+    wanted = trial.scale.catalog_moves
+    stage = _make_stage(engine, trial.folder / engine, trial.server_url, trial.chance)
+    # After a fault, it is unknown which of the two is the catalog.
+    while stage.kills < wanted and stage.tries < TRIES_MAX * wanted and not stage.faults:
+        _move_once(stage)
+        say(f"catalog moves, {engine}: {stage.kills} of {wanted}, {len(stage.faults)} faults")
+    return _finding(stage)
 
 
 def _make_stage(engine: str, folder: Path, server_url: str, chance: random.Random) -> _Stage:

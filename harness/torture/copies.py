@@ -7,17 +7,18 @@ import random
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.driver import say
 from harness.finding import Finding
-from harness.fleet.fleets import ENGINE_NAMES, on_both
+from harness.fleet.fleets import ENGINE_NAMES
 from harness.torture.commands import run_command
-from harness.torture.scale import Scale
-from harness.torture.writer import TABLE, Writer
+from harness.torture.trial import Trial
 from harness.waiting import comes_true
+from harness.writer import TABLE, Writer
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
 from tenantry.db.urls import sqlite_path
@@ -37,7 +38,6 @@ SLOTS = "SELECT slot_name FROM pg_replication_slots"
 PUBLICATIONS = "SELECT pubname FROM pg_publication"
 # After so many kills everything is cleaned up and compared.
 ROUND = 5
-Tell = Callable[[str], None]
 
 
 @dataclass
@@ -83,28 +83,25 @@ class _Stage:
         self.faults.append(f"kill {self.kills}: {text}")
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Kill commands, clean up, and compare what exists with what is listed."""
-    del server_url  # moves are between two servers of their own
+    return trial.on_both(_on)
 
-    def on(engine: str, own_chance: random.Random) -> Finding:
-        with ExitStack() as stack:
-            count = 2 if engine == "postgresql" else 0
-            servers = [stack.enter_context(own_server(settings=LOGICAL)).url for _ in range(count)]
-            stage = _make_stage(engine, folder / engine, servers, own_chance)
-            stack.enter_context(stage.writer.writing())
-            while stage.kills < scale.copies and stage.missed < 4 * scale.copies:
-                for _ in range(min(ROUND, scale.copies)):
-                    _kill_once(stage)
-                _check(stage)
-                tell(
-                    f"copies, {engine}: {stage.kills} of {scale.copies}, {len(stage.faults)} faults"
-                )
-        return _finding(engine, stage)
 
-    return on_both(on, chance)
+def _on(trial: Trial, engine: str) -> Finding:
+    wanted = trial.scale.copies
+    with ExitStack() as stack:
+        # Moves are between two servers of their own.
+        count = 2 if engine == "postgresql" else 0
+        servers = [stack.enter_context(own_server(settings=LOGICAL)).url for _ in range(count)]
+        stage = _make_stage(engine, trial.folder / engine, servers, trial.chance)
+        stack.enter_context(stage.writer.writing())
+        while stage.kills < wanted and stage.missed < 4 * wanted:
+            for _ in range(min(ROUND, wanted)):
+                _kill_once(stage)
+            _check(stage)
+            say(f"copies, {engine}: {stage.kills} of {wanted}, {len(stage.faults)} faults")
+    return _finding(engine, stage)
 
 
 def _make_stage(engine: str, folder: Path, server_urls: list[str], chance: random.Random) -> _Stage:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,45 +12,29 @@ from uuid import UUID
 import httpx
 
 from harness.api import MIGRATE_ALL, admin_client, newest_runs
+from harness.driver import say
 from harness.finding import Finding
-from harness.fleet.fleets import ENGINE_NAMES, NAMES, Fleet, make_fleet, on_both
+from harness.fleet.fleets import ENGINE_NAMES, NAMES, Fleet, make_fleet
 from harness.fleet.runners import Runner
 from harness.fleet.states import State
 from harness.processes import serving
-from harness.torture.scale import Scale
+from harness.torture.trial import Trial
 
 CALLERS = 5
 PROGRESS_EVERY = 20
-Progress = Callable[[str], None]
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Let them call, round after round, on both engines."""
-
-    def one(engine: str, its_chance: random.Random) -> Finding:
-        url = server_url if engine == "postgresql" else None
-        return _check(engine, folder, url, scale, chance=its_chance, progress=progress)
-
-    return on_both(one, chance)
+    return trial.on_both(_check)
 
 
-def _check(
-    engine: str,
-    folder: Path,
-    url: str | None,
-    scale: Scale,
-    *,
-    chance: random.Random,
-    progress: Progress,
-) -> Finding:
-    fleet = make_fleet(folder / engine, scale.crowd_tenants, server_url=url)
+def _check(trial: Trial, engine: str) -> Finding:
+    scale = trial.scale
+    fleet = make_fleet(trial.folder / engine, scale.crowd_tenants, server_url=trial.url_on(engine))
     faults: list[str] = []
-    with _two_processes(folder, fleet, engine) as clients:
-        asyncio.run(
-            _rounds(fleet, clients, scale.crowds, chance=chance, faults=faults, progress=progress)
-        )
+    with _two_processes(trial.folder, fleet, engine) as clients:
+        asyncio.run(_rounds(fleet, clients, scale.crowds, chance=trial.chance, faults=faults))
     return Finding(
         name=f"crowd, {ENGINE_NAMES[engine]}",
         check=f"{ENGINE_NAMES[engine]}: {scale.crowds} rounds of {CALLERS} simultaneous "
@@ -87,7 +71,6 @@ async def _rounds(
     *,
     chance: random.Random,
     faults: list[str],
-    progress: Progress,
 ) -> None:
     async with AsyncExitStack() as stack:
         for client in clients:
@@ -106,7 +89,7 @@ async def _rounds(
             found = [*_wrong(answers, len(fleet.urls)), *_not_once(fleet, states, logged, runs)]
             faults += [f"round {number + 1}: {one}" for one in found]
             if (number + 1) % PROGRESS_EVERY == 0:
-                progress(f"crowd: {number + 1} of {rounds} rounds, {len(faults)} faults")
+                say(f"crowd: {number + 1} of {rounds} rounds, {len(faults)} faults")
 
 
 def _wrong(answers: Sequence[httpx.Response], tenants: int) -> list[str]:

@@ -4,49 +4,33 @@ import json
 import random
 import socket
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 from harness import wire
 from harness.api import MIGRATE_ALL
+from harness.driver import say
 from harness.finding import Finding
-from harness.fleet.fleets import ENGINE_NAMES, Fleet, Run, make_fleet, on_both
+from harness.fleet.fleets import ENGINE_NAMES, Fleet, Run, make_fleet
 from harness.fleet.ours import call_migrate_all
 from harness.processes import Process, serving
-from harness.torture.scale import Scale
+from harness.torture.trial import Trial
 from harness.waiting import comes_true
 
 END_SECONDS_MAX = 30
 TOGETHER = 4
-Progress = Callable[[str], None]
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Call and hang up, on both engines."""
-
-    def one(engine: str, its_chance: random.Random) -> Finding:
-        url = server_url if engine == "postgresql" else None
-        return _check(engine, folder, url, scale, chance=its_chance, progress=progress)
-
-    return on_both(one, chance)
+    return trial.on_both(_check)
 
 
-def _check(
-    engine: str,
-    folder: Path,
-    url: str | None,
-    scale: Scale,
-    *,
-    chance: random.Random,
-    progress: Progress,
-) -> Finding:
-    fleet = make_fleet(folder / engine, scale.crowd_tenants, server_url=url)
+def _check(trial: Trial, engine: str) -> Finding:
+    scale, chance = trial.scale, trial.chance
+    fleet = make_fleet(trial.folder / engine, scale.crowd_tenants, server_url=trial.url_on(engine))
     faults: list[str] = []
     runs: list[Run] = []
     sent = early = 0
-    with serving(folder, fleet.environment) as server, fleet.catalog() as catalog:
+    with serving(trial.folder, fleet.environment) as server, fleet.catalog() as catalog:
         length = _whole_call(server, fleet)
         known = len(catalog.runs())
         while len(runs) < scale.hangups and early < scale.hangups:
@@ -59,7 +43,7 @@ def _check(
             if not comes_true(lambda: all(r.is_finished for r in catalog.runs()), END_SECONDS_MAX):
                 faults.append(f"a run has not ended after {END_SECONDS_MAX} s")
             runs = catalog.runs()[: len(catalog.runs()) - known]
-            progress(f"hang-ups, {engine}: {len(runs)} of {scale.hangups}, {len(faults)} faults")
+            say(f"hang-ups, {engine}: {len(runs)} of {scale.hangups}, {len(faults)} faults")
     finished = sum(run.is_finished for run in runs)
     if len(runs) != sent - early or finished != len(runs):
         faults.append(f"{len(runs)} runs of {sent - early} calls, {finished} of them have ended")

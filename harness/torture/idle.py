@@ -1,11 +1,9 @@
 """A tenant with an open transaction in its database, while a revision needs the table."""
 
 import asyncio
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 import psycopg
@@ -13,8 +11,8 @@ import psycopg
 from harness.api import MIGRATE_ALL, admin_client
 from harness.finding import Finding
 from harness.processes import serving
-from harness.torture.scale import Scale
 from harness.torture.traffic import write_posts
+from harness.torture.trial import Trial
 from harness.world import Size, Tenant, make_world
 from testkit.revisions import AlembicFolder
 
@@ -23,7 +21,6 @@ MARGIN_SECONDS = 0.2
 READERS_PAUSE_SECONDS = 0.02
 # A request that waits for a lock is answered when it has it.
 SLACK_SECONDS = 1.0
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -34,26 +31,23 @@ class _Readers:
     refused: list[int] = field(default_factory=list)
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Read from that tenant, and from the others, while the fleet is migrated."""
-    del chance, progress
-    revisions = AlembicFolder(folder / "revisions")
-    world = make_world(folder / "world", Size(3, users=2), server_url=server_url)
+    revisions = AlembicFolder(trial.folder / "revisions")
+    world = make_world(trial.folder / "world", Size(3, users=2), server_url=trial.server_url)
     environment = {
         **world.environment,
         "TENANTRY_TENANT_MIGRATIONS": str(revisions.path),
-        "TENANTRY_LOCK_TIMEOUT_MS": str(scale.idle_lock_ms),
+        "TENANTRY_LOCK_TIMEOUT_MS": str(trial.scale.idle_lock_ms),
     }
     revisions.add("r1_add", "op.add_column('tenantry_post', sa.Column('extra', sa.Integer))")
     held, *others = world.tenants
-    with serving(folder, environment) as server, psycopg.connect(held.url) as connection:
+    with serving(trial.folder, environment) as server, psycopg.connect(held.url) as connection:
         asyncio.run(write_posts(server, world.tenants))
         connection.execute("SELECT count(*) FROM tenantry_post")  # and nothing more
         client = admin_client(server, world)
         data, of_held, of_others = asyncio.run(_read(client, held, others))
-    bound = scale.idle_lock_ms / 1000
+    bound = trial.scale.idle_lock_ms / 1000
     faults = [f"a reader got {one}" for one in (*of_held.refused, *of_others.refused)]
     if data["failed"] != 1 or data["success"] != len(others):
         faults.append(f"{data['failed']} failed, not the one that is held")

@@ -2,18 +2,19 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from uuid import UUID
 
+from harness.driver import say
 from harness.finding import Finding
 from harness.fleet.fleets import ENGINE_NAMES, ENGINES, NAMES, Catalog, Fleet, Run, make_fleet
 from harness.fleet.runners import Runner
 from harness.fleet.states import State
 from harness.torture.scale import Scale
+from harness.torture.trial import Trial
 from harness.waiting import SHORT_POLL_SECONDS, comes_true
 
 RESUMED_SECONDS_MAX = 15
@@ -21,7 +22,6 @@ LENGTH_SECONDS_MAX = 60.0
 PROGRESS_EVERY = 10
 # Kills after the end of a run are not counted, and their number is limited.
 TRIES_MAX = 6
-Progress = Callable[[str], None]
 
 
 @dataclass
@@ -59,24 +59,26 @@ class Lane:
     live: bool
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Kill, check, restart, check again: on both engines, with one process and with two."""
     lanes = [
         Lane(f"{engine}-{number}", engine, 1 + number % 2, live=number // 2 % 2 == 1)
         for engine in ENGINES
-        for number in range(scale.lanes)
+        for number in range(trial.scale.lanes)
     ]
 
     def run(lane: Lane) -> Found:
-        url = server_url if lane.engine == "postgresql" else None
-        fleet = make_fleet(folder / lane.name, scale.kill_tenants, server_url=url, live=lane.live)
+        fleet = make_fleet(
+            trial.folder / lane.name,
+            scale.kill_tenants,
+            server_url=trial.url_on(lane.engine),
+            live=lane.live,
+        )
         # One for each lane, so that the result does not depend on their speed.
-        own_chance = random.Random(f"{seed} {lane.name}")  # noqa: S311 - it chooses moments
-        return _torture(lane, fleet, scale.kills // scale.lanes, own_chance, progress)
+        own_chance = trial.with_chance(f"{seed} {lane.name}").chance
+        return _torture(lane, fleet, scale.kills // scale.lanes, own_chance)
 
-    seed = chance.random()
+    scale, seed = trial.scale, trial.chance.random()
     with ThreadPoolExecutor(len(lanes)) as threads:
         found = dict(zip(lanes, threads.map(run, lanes), strict=True))
     return [
@@ -85,9 +87,7 @@ def check(
     ]
 
 
-def _torture(
-    lane: Lane, fleet: Fleet, kills: int, chance: random.Random, progress: Progress
-) -> Found:
+def _torture(lane: Lane, fleet: Fleet, kills: int, chance: random.Random) -> Found:
     found = Found()
     with fleet.catalog() as catalog, _runners(fleet, lane.processes) as runners:
         lane_run = _LaneRun(lane, fleet, catalog, runners, chance, found)
@@ -95,9 +95,7 @@ def _torture(
         while found.kills < kills and found.kills + found.missed < TRIES_MAX * kills:
             lane_run.kill_once()
             if (found.kills + found.missed) % PROGRESS_EVERY == 0:
-                progress(
-                    f"kills, {lane.name}: {found.kills} of {kills}, {len(found.faults)} faults"
-                )
+                say(f"kills, {lane.name}: {found.kills} of {kills}, {len(found.faults)} faults")
     return found
 
 

@@ -1,16 +1,14 @@
 """Requests of tenants that are being migrated."""
 
 import asyncio
-import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from harness.api import MIGRATE_ALL, POSTS, admin_client, client, signed_in
 from harness.finding import Finding
 from harness.fleet.fleets import ENGINE_NAMES, ENGINES
 from harness.processes import Process, serving
-from harness.torture.scale import Scale
+from harness.torture.trial import Trial
 from harness.traffic import UNAVAILABLE, Traffic
 from harness.world import Size, Tenant, World, make_world
 from testkit.revisions import AlembicFolder
@@ -32,31 +30,26 @@ REVISIONS: Mapping[str, str] = {
 POSTS_WRITTEN_FIRST = 10
 PAUSE_SECONDS = 0.3
 SLOWEST = 0.99
-Progress = Callable[[str], None]
 
 
-def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
-) -> list[Finding]:
+def check(trial: Trial) -> list[Finding]:
     """Ask and migrate at the same time, on both engines."""
-    del progress
-    return [_check(engine, folder, server_url, scale, chance) for engine in ENGINES]
+    return [_check(trial, engine) for engine in ENGINES]
 
 
-def _check(
-    engine: str, folder: Path, server_url: str, scale: Scale, chance: random.Random
-) -> Finding:
-    revisions = AlembicFolder(folder / f"{engine}-revisions")
-    url = server_url if engine == "postgresql" else None
-    world = make_world(folder / engine, Size(scale.traffic_tenants, users=2), server_url=url)
+def _check(trial: Trial, engine: str) -> Finding:
+    scale = trial.scale
+    revisions = AlembicFolder(trial.folder / f"{engine}-revisions")
+    size = Size(scale.traffic_tenants, users=2)
+    world = make_world(trial.folder / engine, size, server_url=trial.url_on(engine))
     environment = {**world.environment, "TENANTRY_TENANT_MIGRATIONS": str(revisions.begin())}
-    with serving(folder, environment) as server:
+    with serving(trial.folder, environment) as server:
         traffic = Traffic(
             world.tenants,
             world.admin_token,
             lambda: [server.url],
             PER_SECOND,
-            chance=chance,
+            chance=trial.chance,
             signs_up=False,
             keeps_alive=True,
         )

@@ -11,6 +11,7 @@ import pytest
 
 from harness.torture.__main__ import CHECKS
 from harness.torture.scale import SHORT
+from harness.torture.trial import Trial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -21,7 +22,7 @@ def test_holds(name: str, tmp_path: Path, postgres_url: str, capsys: pytest.Capt
     seed = secrets.token_hex(4)
     chance = random.Random(f"{seed} {name}")  # noqa: S311 - it chooses moments
 
-    found = CHECKS[name](tmp_path, postgres_url, SHORT, chance, print)
+    found = CHECKS[name](Trial(tmp_path, postgres_url, SHORT, chance))
 
     faults = [fault for one in found for fault in one.faults]
     assert faults == [], f"make torture CHECK={name} SHORT=1 SEED={seed}\n{capsys.readouterr()}"

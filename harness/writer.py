@@ -41,6 +41,7 @@ class Writer:
     Attributes:
         acknowledged: The numbers of the rows that were committed.
         rejected: How many writes were rejected.
+        pause: The longest time without a write that was committed, in seconds.
     """
 
     def __init__(self, environment: Mapping[str, str], tenant: str) -> None:
@@ -49,6 +50,7 @@ class Writer:
         self._stop = threading.Event()
         self.acknowledged: list[int] = []
         self.rejected = 0
+        self.pause = 0.0
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -64,6 +66,7 @@ class Writer:
     async def _run(self) -> None:
         async with open_services(self._settings, works=False) as services:
             number, tenant, read_at = 0, None, 0.0
+            last = next_at = time.monotonic()
             while not self._stop.is_set():
                 number += 1
                 try:
@@ -71,10 +74,14 @@ class Writer:
                         read_at = time.monotonic()
                         tenant = await tenants.get_by_name(services.catalog, self._tenant)
                     await _write(services, tenant, number)
-                    self.acknowledged.append(number)
                 except (DatabaseUnavailable, TenantReadOnly):
                     self.rejected += 1
-                await asyncio.sleep(1 / ROWS_PER_SECOND)
+                else:
+                    self.acknowledged.append(number)
+                    self.pause = max(self.pause, time.monotonic() - last)
+                    last = time.monotonic()
+                next_at = max(next_at + 1 / ROWS_PER_SECOND, time.monotonic())
+                await asyncio.sleep(max(0.001, next_at - time.monotonic()))
 
 
 async def _write(services: Services, tenant: Tenant, number: int) -> None:
