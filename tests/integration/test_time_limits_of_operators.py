@@ -13,7 +13,7 @@ from tenantry.backup import dumps
 from tenantry.db import table_copy, table_export
 from tenantry.db.change_copy import APPLICATION, ChangeCopy
 from tenantry.db.row_formats import RowFormat
-from tenantry.db.visibility import CURRENT, Snapshot
+from tenantry.db.visibility import CURRENT
 from tenantry.kit.stopping import Stop
 from testkit import raw_sql
 from tests.integration.engines import on_postgresql
@@ -116,7 +116,7 @@ class TestChangeCopy:
             source,
             target,
             "unused",
-            Snapshot.parse(raw_sql.rows(source, CURRENT)[0][0]),
+            raw_sql.rows(source, CURRENT)[0][0],
             connect_seconds=CONNECT_SECONDS,
             count=lambda _size: None,
         )

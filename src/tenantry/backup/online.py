@@ -23,7 +23,7 @@ from tenantry.db.postgres_connector import Raw
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.servers import FENCE_SECONDS_MAX, Server
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.visibility import CURRENT, Snapshot
+from tenantry.db.visibility import CURRENT
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.kit.stopping import run_in_thread
@@ -165,12 +165,12 @@ class Following:
             raise OnlineImpossible(f"The tenant cannot be moved online: {found}.")
 
     async def check_schema(self, raw: Raw) -> None:
-        """Check that the original has the schema of the copy, and no table that is not followed.
+        """Check that the original has the schema of the copy.
 
         Raises:
             SchemaChanged: It has not.
         """
-        if await _read_signature(raw, self.changes.slot) != self.signature:
+        if await schema_signature.read_signature(raw) != self.signature:
             raise SchemaChanged
 
 
@@ -230,15 +230,17 @@ async def following(
 
 async def copy_snapshot(
     source: str, target: str, progress: Progress, tools: PostgresTools, slot: str
-) -> tuple[Snapshot, str]:
+) -> tuple[str, str]:
     """Copy a snapshot; return it, and the signature of the schema in it.
 
     Raises:
         SchemaChanged: It has a table that is newer than the publication.
     """
     async with dumps.opened_snapshot(source) as (raw, exported):
-        snapshot = Snapshot.parse(await raw.fetchval(CURRENT))
-        signature = await _read_signature(raw, slot)
+        if not await replication.is_complete(raw, slot):
+            raise SchemaChanged
+        snapshot = str(await raw.fetchval(CURRENT))
+        signature = await schema_signature.read_signature(raw)
         contents = await dumps.copy_snapshot(
             raw, exported, source, target, progress.add, tools=tools, is_whole=True
         )
@@ -246,34 +248,29 @@ async def copy_snapshot(
     return snapshot, signature
 
 
-async def _read_signature(raw: Raw, slot: str) -> str:
-    if not await replication.is_complete(raw, slot):
-        raise SchemaChanged
-    return await schema_signature.read_signature(raw)
-
-
 async def catch_up(copy: Following) -> None:
     """Copy changes until that is quick, and no transaction of the tenant lasts long."""
     until = monotonic_seconds() + copy.limits.catch_up_seconds
     async with dumps.connected(copy.source) as raw:
-        while True:
-            began = monotonic_seconds()
-            await run_in_thread(copy.changes.copy_until_now)
-            is_quick = monotonic_seconds() - began < CAUGHT_UP_SECONDS
-            if is_quick and not await replication.has_long_transactions(
-                raw, seconds=copy.limits.transaction_seconds
-            ):
-                break
+        while not await _is_caught_up(copy, raw):
             if monotonic_seconds() > until:
                 raise NotCaughtUp
             await asyncio.sleep(POLL_SECONDS)
         await copy.check_schema(raw)
 
 
+async def _is_caught_up(copy: Following, raw: Raw) -> bool:
+    began = monotonic_seconds()
+    await run_in_thread(copy.changes.copy_until_now)
+    if monotonic_seconds() - began >= CAUGHT_UP_SECONDS:
+        return False
+    return not await replication.has_long_transactions(raw, seconds=copy.limits.transaction_seconds)
+
+
 async def compare_rows(copy: Following) -> None:
     """Compare every row, in one snapshot of the original, while that is written to."""
     async with dumps.opened_snapshot(copy.source) as (raw, _exported):
-        snapshot = Snapshot.parse(await raw.fetchval(CURRENT))
+        snapshot = str(await raw.fetchval(CURRENT))
         await run_in_thread(lambda stop: copy.changes.copy_until_now(stop, within=snapshot))
         async with dumps.connected(copy.target) as copied:
             sums = await asyncio.gather(

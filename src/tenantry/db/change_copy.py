@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from tenantry.db.change_writer import ChangeDiffers, ChangeWriter, Raw
 from tenantry.db.pgoutput import PROTOCOL, Change, Marker, Relation, decode
 from tenantry.db.session_settings import COPY_IN_SESSION
-from tenantry.db.visibility import Snapshot
+from tenantry.db.visibility import is_visible
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
@@ -42,10 +42,12 @@ _TARGET = f"""
 SET session_replication_role = replica; SET row_security = off; SET synchronous_commit = on;
 """
 _MARK = "SELECT pg_logical_emit_message(true, $1, $2)"
-_READ = """
-SELECT xid::text::bigint, data FROM pg_logical_slot_get_binary_changes($1, NULL, $2,
+# Whether the copy contains a change, and whether it is to be held back.
+_READ = f"""
+SELECT {is_visible("xid", "$5")}, {is_visible("xid", "$6")} IS FALSE, data
+FROM pg_logical_slot_get_binary_changes($1, NULL, $2,
     'proto_version', $3, 'publication_names', $4, 'messages', 'true')
-"""
+"""  # noqa: S608 - constants
 
 
 class TooManyChanges(Unavailable):
@@ -59,7 +61,7 @@ class ChangeCopy:
         source: The URL of the live database.
         target: The URL of its copy, which no other process uses.
         slot: The name of the slot, and of the publication.
-        snapshot: What the copy contains.
+        snapshot: The transactions that the copy contains, of `visibility.CURRENT`.
         connect_seconds: How long to wait for a connection.
         count: Called with the bytes of a change.
         held_bytes_max: Changes in memory that are later than a snapshot.
@@ -70,7 +72,7 @@ class ChangeCopy:
         source: str,
         target: str,
         slot: str,
-        snapshot: Snapshot,
+        snapshot: str,
         *,
         connect_seconds: float,
         count: Callable[[int], None],
@@ -90,7 +92,7 @@ class ChangeCopy:
         """Close the connection to the copy."""
         self._raw.close()
 
-    def copy_until_now(self, stop: Stop, *, within: Snapshot | None = None) -> None:
+    def copy_until_now(self, stop: Stop, *, within: str | None = None) -> None:
         """Copy all transactions that were committed before this call; make the copy durable.
 
         Args:
@@ -127,13 +129,15 @@ class ChangeCopy:
                 f"{f' in {where}' if where else ''}."
             ) from error
 
-    def _read(self, raw: Raw, token: bytes, within: Snapshot | None, stop: Stop) -> bool:
+    def _read(self, raw: Raw, token: bytes, within: str | None, stop: Stop) -> bool:
         """Copy some transactions; return whether the marker *token* was among the messages."""
         is_done, is_empty = False, True
         rows = raw.cursor().stream(
-            _READ, [self.slot, READ_CHANGES, PROTOCOL, self.slot], binary=True
+            _READ,
+            [self.slot, READ_CHANGES, PROTOCOL, self.slot, self._snapshot, within],
+            binary=True,
         )
-        for xid, data in rows:
+        for is_copied, is_later, data in rows:
             stop.check()
             is_empty = False
             message = decode(data)
@@ -141,12 +145,12 @@ class ChangeCopy:
                 is_done |= message.content == token
             elif isinstance(message, Relation):  # also for later transactions
                 self._writer.describe(message)
-            elif message is None or self._snapshot.contains(xid):
+            elif message is None or is_copied:
                 continue
-            elif within is None or within.contains(xid):
-                self._writer.write(message, len(data))
-            else:
+            elif is_later:
                 self._hold(message, len(data))
+            else:
+                self._writer.write(message, len(data))
         if is_empty:
             raise psycopg.DatabaseError("The replication slot does not return what was written.")
         return is_done

@@ -52,16 +52,12 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A statement, and the values of the row that it must return.
-
-    Attributes:
-        expected: None if the statement returns no row; an empty row if the values are unknown.
-    """
+    """A statement, and the values of the row that it must return; none for a deleted row."""
 
     table: _Table
     sql: str
     parameters: Sequence[Value]
-    expected: tuple[Value, ...] | None
+    expected: tuple[Value, ...] = ()
 
 
 class ChangeWriter:
@@ -135,8 +131,8 @@ class ChangeWriter:
                 )
 
 
-def _is_as_sent(cursor: "psycopg.Cursor[Any]", expected: Sequence[Value] | None) -> bool:
-    if expected is None:
+def _is_as_sent(cursor: "psycopg.Cursor[Any]", expected: Sequence[Value]) -> bool:
+    if not expected:
         return True
     result = cursor.pgresult
     assert result is not None
@@ -157,7 +153,7 @@ def _step(table: _Table, change: RowChange) -> _Step:
     parameters: list[Value] = []
     match = _match(table, change.old, parameters)
     if change.new is None:
-        return _Step(table, f"DELETE FROM ONLY {table.name} WHERE {match}", parameters, None)  # noqa: S608
+        return _Step(table, f"DELETE FROM ONLY {table.name} WHERE {match}", parameters)  # noqa: S608
     changed = {at: one for at, one in enumerate(change.new) if not isinstance(one, Unchanged)}
     columns = ", ".join(table.columns[at] for at in changed)
     assignments = []

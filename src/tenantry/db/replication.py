@@ -12,7 +12,7 @@ import asyncpg
 from tenantry.db.postgres_connector import Raw
 from tenantry.db.servers import quoted
 from tenantry.db.survey import OWN, POSTGRES_TABLES
-from tenantry.db.visibility import CURRENT, Snapshot
+from tenantry.db.visibility import CURRENT
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Unavailable
 
@@ -37,6 +37,10 @@ _LONG_TRANSACTIONS = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
     AND backend_type = 'client backend' AND pid <> pg_backend_pid()
     AND xact_start < clock_timestamp() - make_interval(secs => $1)
+"""
+# Every transaction that had begun when a snapshot was taken.
+_HAS_ENDED = """
+SELECT pg_snapshot_xmin(pg_current_snapshot()) >= pg_snapshot_xmax($1::text::pg_snapshot)
 """
 _SLOTS = """
 SELECT slot_name::text AS name, database::text FROM pg_replication_slots
@@ -96,8 +100,8 @@ async def _wait_for_earlier(source: Raw, seconds_max: float) -> None:
     A transaction can be in the log as committed, and wait for a standby, before it is visible.
     """
     until = monotonic_seconds() + seconds_max
-    before = Snapshot.parse(await source.fetchval(CURRENT))
-    while Snapshot.parse(await source.fetchval(CURRENT)).first_running < before.next_id:
+    before = await source.fetchval(CURRENT)
+    while not await source.fetchval(_HAS_ENDED, before):
         if monotonic_seconds() > until:
             raise TransactionsTooLong
         await asyncio.sleep(POLL_SECONDS)

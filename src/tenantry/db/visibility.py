@@ -1,40 +1,15 @@
-"""Which transactions of a PostgreSQL server a snapshot contains."""
-
-from dataclasses import dataclass
-from typing import Self
-
-# A transaction has 64 bits; most of the server's output has the lower half only.
-_HALF = 2**32
+"""Which transactions of a PostgreSQL server a snapshot contains, in SQL."""
 
 CURRENT = "SELECT pg_current_snapshot()::text"
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A snapshot, as `pg_current_snapshot` returns it.
+def is_visible(xid: str, snapshot: str) -> str:
+    """Return an expression: whether a committed transaction is in a snapshot.
 
-    Attributes:
-        first_running: All earlier transactions had ended.
-        next_id: This transaction, and all later ones, had not begun.
-        running: Those between the two that had not ended.
+    Both are expressions, too. A transaction has 64 bits, and the server's output the lower 32 of
+    them: it is less than 2^31 transactions away from the snapshot.
     """
-
-    first_running: int
-    next_id: int
-    running: frozenset[int]
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the snapshot with the text form *text*."""
-        first, after, running = text.split(":")
-        return cls(int(first), int(after), frozenset(int(one) for one in running.split(",") if one))
-
-    def contains(self, xid: int) -> bool:
-        """Return whether a transaction that was committed is visible in the snapshot.
-
-        Args:
-            xid: The lower 32 bits of its number; it is less than 2^31 transactions away.
-        """
-        distance = (xid - self.next_id + _HALF // 2) % _HALF - _HALF // 2
-        full = self.next_id + distance
-        return full < self.next_id and full not in self.running
+    after = f"pg_snapshot_xmax({snapshot}::pg_snapshot)::text::bigint"
+    distance = f"(({xid}::text::bigint - {after} + (1::bigint << 31)) & ((1::bigint << 32) - 1))"
+    full = f"({after} + {distance} - (1::bigint << 31))::text::xid8"
+    return f"pg_visible_in_snapshot({full}, {snapshot}::pg_snapshot)"
