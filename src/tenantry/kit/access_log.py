@@ -104,7 +104,7 @@ class RecentErrors:
         self._kept: deque[AccessEntry] = deque(maxlen=ERRORS_KEPT_MAX)
 
     def note(self, entry: AccessEntry) -> None:
-        """Keep *entry*, whose status is `SERVER_ERROR` or above."""
+        """Keep *entry*; its status is `SERVER_ERROR` or above."""
         self._kept.appendleft(entry)
 
     def newest(self) -> Sequence[AccessEntry]:
