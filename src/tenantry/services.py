@@ -16,12 +16,12 @@ from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords
 from tenantry.access.rate_limits import RateLimits
 from tenantry.access.sign_ins import SignIns
-from tenantry.access.signing import SigningKeys
+from tenantry.access.signing import SigningKeys, secret_of
 from tenantry.access.tokens import Tokens
 from tenantry.backup import jobs as backup_jobs
 from tenantry.backup.job_worker import JobWorker
 from tenantry.backup.jobs import Copying
-from tenantry.backup.opening import backups_of, secret_of
+from tenantry.backup.opening import backups_of
 from tenantry.backup.queueing import Queueing
 from tenantry.catalog import audit, job_cleanup, password_attempts, stored_plans, tenant_counts
 from tenantry.catalog.database import Catalog

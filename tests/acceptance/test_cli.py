@@ -121,7 +121,7 @@ class TestSettings:
     def test_with_another_secret_key(self, tenantry: Commands):
         tenantry.create_admin()
 
-        ended = tenantry("admin", "disable", "a@example.com", TENANTRY_SECRET_KEY=OTHER_KEY)
+        ended = tenantry("admin", "list", TENANTRY_SECRET_KEY=OTHER_KEY)
 
         assert ended.status == 3
         assert "TENANTRY_SECRET_KEY" in only_line(ended.stderr)

@@ -22,6 +22,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import fault_of_secret_key
+from tenantry.settings import Settings
 
 # Every process must have read a key before any process signs with it.
 PUBLISHED_AHEAD = timedelta(seconds=60)
@@ -252,6 +253,16 @@ class SigningKeys:
             return False
         self._reloaded_at = now
         return True
+
+
+def secret_of(settings: Settings) -> str:
+    """Return the secret key: of the settings, or of its file in the data folder."""
+    return settings.secret_key.get_secret_value() or read_secret_file(secret_file(settings))
+
+
+def secret_file(settings: Settings) -> Path:
+    """Return the file of the secret key, for settings without one."""
+    return settings.data_dir / "secret-key"
 
 
 def read_secret_file(path: Path) -> str:

@@ -1,9 +1,8 @@
 """Create the objects for backups from the settings."""
 
-from pathlib import Path
 from secrets import token_hex
 
-from tenantry.access.signing import read_secret_file
+from tenantry.access.signing import secret_file, secret_of
 from tenantry.backup.archive import Keys
 from tenantry.backup.archives import Archives
 from tenantry.backup.job_worker import JobWorker
@@ -16,11 +15,6 @@ from tenantry.kit.sizes import mark_of
 from tenantry.settings import Settings
 
 
-def secret_of(settings: Settings) -> str:
-    """Return the secret key: of the settings, or of its file in the data folder."""
-    return settings.secret_key.get_secret_value() or read_secret_file(_secret_file(settings))
-
-
 def archive_keys(settings: Settings) -> Keys:
     """Return the keys of archives: of the secret key, and of the old one."""
     old = settings.secret_key_old.get_secret_value()
@@ -29,13 +23,9 @@ def archive_keys(settings: Settings) -> Keys:
 
 def existing_keys(settings: Settings) -> Keys:
     """Return the keys of archives. If there is no secret key, none is created, and none fits."""
-    if settings.secret_key.get_secret_value() or _secret_file(settings).exists():
+    if settings.secret_key.get_secret_value() or secret_file(settings).exists():
         return archive_keys(settings)
     return Keys([token_hex()])
-
-
-def _secret_file(settings: Settings) -> Path:
-    return settings.data_dir / "secret-key"
 
 
 def backups_of(

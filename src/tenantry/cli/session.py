@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer.main
 
+from tenantry.access.signing import SigningKeys, secret_of
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.db.factory import open_tenant_server
@@ -122,6 +123,7 @@ async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
         BadSettings: A setting is invalid or unknown.
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
         WritesRejected: It was moved to another database, or is being moved.
+        WrongSecretKey: The catalog was sealed with another key.
     """
     settings = settings or configure()
     catalog = open_catalog(settings)
@@ -136,7 +138,14 @@ async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
             async with opened(settings, changes=False):
                 pass
         await catalog.cache.check_epoch()
+        await _check_secret(settings, catalog)
         yield Reading(settings=settings, catalog=catalog, databases=databases)
     finally:
         await databases.close()
         await catalog.close()
+
+
+async def _check_secret(settings: Settings, catalog: Catalog) -> None:
+    """Check the secret key, so that a command shows a wrong one before a process has it."""
+    old = settings.secret_key_old.get_secret_value()
+    await SigningKeys(catalog, secret_of(settings), old).ring()
