@@ -593,6 +593,44 @@ class TestFraming:
 
             assert statuses_in(await all_of(line)) == [200]
 
+    async def test_of_a_later_minor_version_is_read_as_1_1(self, services: Services) -> None:
+        """A client of HTTP/1.2 can speak to a server of 1.1 (RFC 9110, section 2.5)."""
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(LIVE.replace(b"/1.1", b"/1.2") + LIVE)
+
+            assert statuses_in(await all_of(line)) == [200, 200]
+
+    async def test_of_http_1_0_gets_a_stream_without_chunks(self, services: Services) -> None:
+        """It cannot read chunks: the end of the connection is the end (RFC 9112, section 7.1)."""
+
+        async def app(_scope: Any, _receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"first, ", "more_body": True})
+            await send({"type": "http.response.body", "body": b"last", "more_body": False})
+
+        del services
+        async with served(app, limits=QUICK) as at, at.line() as line:
+            line.writer.write(LIVE.replace(b"/1.1", b"/1.0"))
+            head = await line.head()
+
+            assert head.said["connection"] == "close"
+            assert "transfer-encoding" not in head.said
+            assert await all_of(line) == b"first, last"
+
+    @pytest.mark.parametrize("follows", ["the body", "the next request"])
+    async def test_that_is_answered_before_100_ends_the_connection(
+        self, services: Services, follows: str
+    ) -> None:
+        """What the client sends next is its body or another request: nothing says which."""
+        headers = ("content-length: 9", "content-type: text/xml", "expect: 100-continue")
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(post("/api/admin/auth/login", *headers))
+            head = await line.head()
+            line.writer.write(b"<a></a>\r\n" if follows == "the body" else LIVE)
+
+            assert (head.status, head.said["connection"]) == (415, "close")
+            assert statuses_in(await all_of(line)) == []
+
     async def test_of_http_1_0_expects_nothing(self, services: Services) -> None:
         """Its client may take `100 Continue` for the response (RFC 9110, section 10.1.1)."""
         headers = ("expect: 100-continue", "content-length: 9")

@@ -390,6 +390,15 @@ class TestDownload:
         assert (page.items[0].action, page.items[0].actor) == ("tenant.export", "ada@example.com")
         assert page.items[0].changes == [{"field": "format", "old": None, "new": "csv"}]
 
+    async def test_of_which_only_the_head_is_requested_is_not_made(self, world: World):
+        path = f"/api/admin/tenants/{world.acme.tenant.id}/export"
+        async with await world.admin() as admin:
+            head = await admin.head(path)
+
+        assert (head.status_code, head.headers["content-type"]) == (200, "application/zip")
+        page = await audit.LOG.page(world.services.catalog, Window(1, 1))
+        assert page.items[0].action != "tenant.export"
+
     async def test_that_fails_at_its_beginning_is_not_tried_again(
         self, world: World, faults: Faults
     ):

@@ -283,7 +283,7 @@ class Api:
             # An event stream checks the access itself, because it ends without an error.
             if not endpoint.is_event_stream:
                 data = while_admitted(data, partial(self._admit_again, endpoint, request))
-            return await streamed_answer(endpoint, data, request.headers)
+            return await streamed_answer(endpoint, data, request.headers, is_head=request.is_head)
         return represent(endpoint, data)
 
     async def _admit(self, endpoint: Endpoint, request: RequestState) -> Any:

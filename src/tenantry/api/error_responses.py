@@ -44,7 +44,10 @@ class MethodNotAllowed(HttpError):
 
     def __init__(self, allowed: Iterable[str]) -> None:
         super().__init__()
-        self.headers = [(b"allow", ", ".join(sorted(allowed)).encode())]
+        methods = set(allowed)
+        if "GET" in methods:
+            methods.add("HEAD")
+        self.headers = [(b"allow", ", ".join(sorted(methods)).encode())]
 
 
 class BodyTooLarge(HttpError):

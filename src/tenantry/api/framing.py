@@ -95,7 +95,8 @@ def body_parser(
 
 
 def _check(version: str, hosts: list[bytes], codings: list[bytes]) -> None:
-    if version not in {"1.1", "1.0"}:
+    # A later minor version is read as 1.1 (RFC 9110, section 2.5).
+    if not version.startswith("1."):
         raise VersionNotSupported
     # HTTP/1.0 has no transfer codings and does not require Host (RFC 9112, sections 3.2, 6.1).
     if version == "1.0" and codings:
@@ -103,7 +104,7 @@ def _check(version: str, hosts: list[bytes], codings: list[bytes]) -> None:
     # The length of a body with any other coding is unknown (RFC 9112, section 6.1).
     if codings and codings != [b"chunked"]:
         raise CodingNotSupported
-    if len(hosts) > 1 or (not hosts and version == "1.1"):
+    if len(hosts) > 1 or (not hosts and version != "1.0"):
         raise BadHost
     if not all(map(_HOST_FORM.fullmatch, hosts)):
         raise BadHost

@@ -4,7 +4,7 @@ uvicorn reads everything that a client sends into memory, has no deadline for a 
 client that does not read, and restarts its keep-alive timer with every byte. Here a connection is
 always in one `State`, and each state that waits for the client has a deadline.
 
-This is the only module that uses internals of uvicorn: `HttpToolsProtocol`,
+Only this module and `rare_clients` use internals of uvicorn: `HttpToolsProtocol`,
 `RequestResponseCycle` and `FlowControl`. So uvicorn has an upper bound in `pyproject.toml`, and
 `tests/unit/test_uvicorn.py` fails if these internals have changed.
 """
@@ -39,6 +39,7 @@ from tenantry.api.error_responses import HeadersTooLarge, HttpError
 from tenantry.api.framing import BadFraming, body_length, body_parser
 from tenantry.api.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.part_writer import PartWriter
+from tenantry.api.rare_clients import send_expected, send_unchunked
 from tenantry.api.refusals import refusal_bytes
 from tenantry.kit.clock import monotonic_seconds
 
@@ -133,6 +134,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._held_from = 0
         self._stall = Stall()
         self._is_last = False
+        self._lingers = False
+        # The parser rejects 1.2; `body_length` reads it as 1.1, and rejects other major versions.
+        self.parser.set_dangerous_leniencies(lenient_version=True)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit the connection, or refuse it."""
@@ -230,7 +234,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if version == "1.0":
             self.expect_100_continue = False  # RFC 9110, section 10.1.1
         super().on_headers_complete()
-        self.cycle.transport = cast("asyncio.Transport", self._writer)
+        cycle = self.cycle
+        cycle.transport = cast("asyncio.Transport", self._writer)
+        if version == "1.0":
+            cycle.send = partial(send_unchunked, cycle)  # type: ignore[method-assign]
+        elif cycle.waiting_for_100_continue:
+            cycle.send = partial(send_expected, cycle, self._linger_later)  # type: ignore[method-assign]
         if self._is_last:
             self.cycle.keep_alive = False
 
@@ -265,7 +274,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._state is BODY:
             self._enter(DRAINING)
-            if self._left > CONTENT_BYTES_MAX:
+            if self._left > CONTENT_BYTES_MAX or self._lingers:
                 self._linger()
         elif self._state is ANSWERING:
             self._enter(IDLE)
@@ -381,6 +390,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._enter(LINGERING)
         else:
             self._close()
+
+    def _linger_later(self) -> None:
+        self._lingers = True
 
     def _close(self) -> None:
         self._enter(CLOSING)

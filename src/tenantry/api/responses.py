@@ -62,11 +62,16 @@ def represent(endpoint: Endpoint, data: Any) -> Answer:
 
 
 async def streamed_answer(
-    endpoint: Endpoint, data: Source, headers: Iterable[tuple[bytes, bytes]]
+    endpoint: Endpoint,
+    data: Source,
+    headers: Iterable[tuple[bytes, bytes]],
+    *,
+    is_head: bool = False,
 ) -> Answer:
     """Return a response that is produced in chunks: JSON, JSON lines, events, or a ZIP file.
 
-    The *headers* are those of the request, for ``Accept-Encoding``.
+    The *headers* are those of the request, for ``Accept-Encoding``. For HEAD, no ZIP file is begun:
+    a download that is not sent is not in the audit log, and takes the place of no other.
 
     Raises:
         Exception: Any error of *data* before the first chunk.
@@ -74,6 +79,8 @@ async def streamed_answer(
     if endpoint.is_event_stream:
         chunks = await begin(data)
         return Answer(endpoint.status, chunks, [EVENT_STREAM, UNBUFFERED])
+    if endpoint.response is ZipFile and is_head:
+        return Answer(endpoint.status, StreamedBody(b"", None), [ZIP, ATTACHED])
     if endpoint.response is ZipFile:
         chunks = await begin(data, at_least=LARGE_BYTES)
         return Answer(endpoint.status, chunks.first if chunks.is_whole else chunks, [ZIP, ATTACHED])
