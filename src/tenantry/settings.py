@@ -16,17 +16,10 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tenantry.kit import setting_types
 from tenantry.kit.errors import Invalid
 from tenantry.kit.secrets import fault_of_secret_key
 from tenantry.kit.server_settings import DatabaseUrl, TenantServer, TenantServers
-from tenantry.kit.setting_types import (
-    BadEnvFile,
-    MarkText,
-    NamingConvention,
-    ProxyAddresses,
-    SizeLimit,
-    read_env_file,
-)
 
 PREFIX = "TENANTRY_"
 # Variables of the test suite; processes that it starts inherit them.
@@ -146,18 +139,18 @@ class Settings(BaseSettings):
         description="Maximum requests of one API key, user, admin or unbound McpToken in a minute, "
         "for each process; more get 429. A tenant can have a limit of its own instead.",
     )
-    tenant_size_max: SizeLimit = Field(
+    tenant_size_max: setting_types.SizeLimit = Field(
         0,
         description="The size limit of a tenant's database: `10GB`, at least 16 MB; 0 for none. "
         "Beyond it, content is rejected with 507. A tenant can have a limit of its own instead.",
     )
-    free_space_mark: MarkText = Field(
+    free_space_mark: setting_types.MarkText = Field(
         "",
         description="The free space on the disk of a SQLite tenant server below which content is "
         "rejected with 507: `2GB`, or `5%` of the disk, at most 90 %; 0 for none. Empty: 1 GB, or "
         "10 % of a disk smaller than 10 GB. A backup to a disk leaves half of it free.",
     )
-    trusted_proxies: ProxyAddresses = Field(
+    trusted_proxies: setting_types.ProxyAddresses = Field(
         "",
         description="Addresses or networks (`10.0.0.0/8`) of trusted proxies, separated by commas; "
         "empty for none. Their `X-Forwarded-For` is used, and they are exempt from "
@@ -241,7 +234,7 @@ class Settings(BaseSettings):
         pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$",
         description="The version table of your own migrations.",
     )
-    tenant_naming_convention: NamingConvention = Field(
+    tenant_naming_convention: setting_types.NamingConvention = Field(
         {}, description="JSON: the naming convention of the `target_metadata` in your `env.py`."
     )
     backup_target: str = Field(
@@ -377,8 +370,8 @@ def read_settings(**overrides: object) -> Settings:
 
 def _read_file() -> dict[str, str | None]:
     try:
-        return read_env_file(Path(ENV_FILE))
-    except BadEnvFile as error:
+        return setting_types.read_env_file(Path(ENV_FILE))
+    except setting_types.BadEnvFile as error:
         raise BadSettings(str(error)) from error
 
 
