@@ -99,22 +99,15 @@ def opened(
     try:
         with contextlib.ExitStack() as stack:
             if path is None:
-                address = make_conninfo("", **postgres_urls.parse(url).for_libpq())
-                raw: Any = psycopg.connect(address, connect_timeout=math.ceil(connect_seconds))
+                raw: Any = _connect(url, connect_seconds, loaders)
                 stack.enter_context(contextlib.closing(raw))
                 stack.enter_context(stop.disconnecting(raw.fileno()))
-                raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 raw.read_only = is_read_only
-                for name, loader in loaders.items():
-                    raw.adapters.register_loader(name, loader)
                 begin = COPY_IN_TRANSACTION
             else:
+                uri = sqlite.file_uri(path, "mode=ro" if is_read_only else "mode=rw")
                 raw = sqlite3.connect(
-                    sqlite.file_uri(path, "mode=ro" if is_read_only else "mode=rw"),
-                    uri=True,
-                    isolation_level=None,
-                    timeout=LOCK_SECONDS,
-                    check_same_thread=False,
+                    uri, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True
                 )
                 stack.enter_context(contextlib.closing(raw))
                 raw.text_factory = text_factory
@@ -132,3 +125,14 @@ def opened(
     except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
         stop.check()  # it has shut the connection down
         raise DatabaseUnavailable from error
+
+
+def _connect(
+    url: str, connect_seconds: float, loaders: Mapping[str, type[Loader]]
+) -> "psycopg.Connection[Any]":
+    address = make_conninfo("", **postgres_urls.parse(url).for_libpq())
+    raw = psycopg.connect(address, connect_timeout=math.ceil(connect_seconds))
+    raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    for name, loader in loaders.items():
+        raw.adapters.register_loader(name, loader)
+    return raw
