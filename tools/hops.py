@@ -29,7 +29,7 @@ from testkit.request_samples import PASSWORD
 SOURCE = str(Path(tenantry.__file__).parent)
 EMAIL = "ada@acme.example"
 ADMIN = "root@tenantry.example"
-TRIES = 5
+TRIES = 20
 
 
 @dataclass
