@@ -130,7 +130,10 @@ class TestAdminLogin:
 
 class TestAdminLevel:
     async def test_is_for_admins(self, world: World) -> None:
-        """Key and McpToken are no bearer (401); a tenant's user has no authority (403)."""
+        """Key and McpToken are no bearer (401); a tenant's user has no authority (403).
+
+        `tests/contracts/test_matrix.py` asks every endpoint.
+        """
         admin = f"{TENANTS}/{world.acme.tenant.id}"
         for path in (TENANTS, HISTORY, admin, f"{admin}/users", f"{admin}/api-keys"):
             await must_be_for_admins(world, lambda client, path=path: client.get(path))

@@ -31,7 +31,6 @@ from tests.acceptance.support import (
     database_of,
     done,
     log_in,
-    must_be_for_admins,
     ok,
     patch_tenant,
     patch_user,
@@ -476,16 +475,6 @@ class TestExport:
 
         assert len(ids) == len(set(ids)) == count
         assert ids == sorted(ids, reverse=True)
-
-    @pytest.mark.parametrize("whose", ["catalog", "tenant", "list of a tenant"])
-    async def test_is_for_admins(self, world: World, whose: str):
-        own = log_of(world.acme)
-        path = {"catalog": EXPORT, "tenant": f"{own}/export", "list of a tenant": own}[whose]
-
-        async def send(client: httpx.AsyncClient) -> httpx.Response:
-            return await client.get(path)
-
-        await must_be_for_admins(world, send)
 
 
 class TestSecrets:

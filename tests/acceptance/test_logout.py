@@ -16,7 +16,6 @@ from tests.acceptance.support import (
     catalog_of,
     database_of,
     done,
-    must_be_for_admins,
     must_be_for_tenants,
     ok,
     refused,
@@ -140,10 +139,6 @@ class TestAdminLogout:
         refused(await one.get(TENANTS), 401)
         refused(await other.get(TENANTS), 401)
         ok(await (await admin_session(world)).get(TENANTS))
-
-    async def test_is_for_admins(self, world: World) -> None:
-        """And for no other user."""
-        await must_be_for_admins(world, lambda client: client.post(ADMIN_LOGOUT))
 
     async def test_of_too_many_sessions_ends_all(self, world: World) -> None:
         """As for users."""

@@ -27,7 +27,7 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from testkit import raw_sql
 from testkit.programs import free_port, only_line, run, running
-from tests.acceptance.support import LOGIN, MIGRATE_ALL, database_of, must_be_for_admins
+from tests.acceptance.support import LOGIN, MIGRATE_ALL, database_of
 from tests.conftest import PASSWORD, World
 
 METRICS = "/metrics"
@@ -69,10 +69,6 @@ async def add_job(session: CatalogSession, state: JobState, at: datetime) -> Non
 
 
 class TestMetrics:
-    async def test_are_for_admins(self, world: World):
-        """Other callers are refused."""
-        await must_be_for_admins(world, lambda client: client.get(METRICS))
-
     async def test_have_the_form_of_prometheus(self, world: World):
         """The body is the text, in version 0.0.4 of the format, and has no envelope."""
         answer = await (await world.admin()).get(METRICS)

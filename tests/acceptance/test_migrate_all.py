@@ -22,7 +22,6 @@ from tests.acceptance.support import (
     TENANTS,
     database_of,
     encoded,
-    must_be_for_admins,
     ok,
     patch_tenant,
     refused,
@@ -127,12 +126,6 @@ class TestMigrateAll:
         )
 
         assert ok(await admin.get(HISTORY))["totalCount"] == runs
-
-    async def test_is_for_admins(self, world: World) -> None:
-        """The table of refusals; nothing is run for them."""
-        await must_be_for_admins(world, lambda client: client.post(MIGRATE_ALL))
-
-        assert ok(await (await world.admin()).get(HISTORY))["totalCount"] == 0
 
     async def test_goes_on_when_the_caller_goes_away(self, world: World) -> None:
         """A call that is cut off is a run all the same, and it ends."""

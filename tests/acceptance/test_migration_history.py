@@ -12,7 +12,6 @@ from tests.acceptance.support import (
     MIGRATE_ALL,
     UNKNOWN_ID,
     database_of,
-    must_be_for_admins,
     ok,
     patch_tenant,
     refused,
@@ -106,10 +105,6 @@ class TestListRuns:
         ):
             refused(await admin.get(f"{HISTORY}?{query}"), 400)
 
-    async def test_is_for_admins(self, world: World) -> None:
-        """The table of refusals."""
-        await must_be_for_admins(world, lambda client: client.get(HISTORY))
-
     async def test_keeps_the_names_of_then(self, world: World) -> None:
         """Who triggered a run, and what a tenant was called, do not change afterwards."""
         await admins.create(
@@ -162,4 +157,3 @@ class TestShowRun:
             f"{{{UNKNOWN_ID}}}",
         ):
             refused(await admin.get(f"{HISTORY}/{unknown}"), 404)
-        await must_be_for_admins(world, lambda client: client.get(f"{HISTORY}/{UNKNOWN_ID}"))

@@ -242,7 +242,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "4.16",
         "an Admin's bearer",
-        (f"{RUN}.test_is_for_admins", f"{LIST}.test_is_for_admins"),
+        (f"{ADMIN}.test_is_for_admins",),
     ),
     (
         "4.17",
@@ -347,7 +347,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "5.8",
         "401 for a missing or invalid token",
-        (f"{MODULES}.test_are_for_the_tenant", f"{RUN}.test_is_for_admins"),
+        (f"{MODULES}.test_are_for_the_tenant", f"{ADMIN}.test_is_for_admins"),
     ),
     # 5. McpToken
     ("5.9", "instead of a JWT login", (f"{MCP}.test_opens_tenant_and_public_endpoints",)),
@@ -421,7 +421,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "401: all authenticated endpoints",
         (
             f"{PROFILE}.test_is_for_people_of_the_tenant",
-            f"{RUN}.test_is_for_admins",
+            f"{ADMIN}.test_is_for_admins",
             f"{POSTS}.test_refuses_a_client_without_a_valid_key",
         ),
     ),
