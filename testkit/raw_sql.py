@@ -29,6 +29,17 @@ ORDER BY 1, 2, 3
 _SQLITE_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2"
 
 
+def error_in_sqlite(*statements: str) -> sqlite3.Error:
+    """Return the error of the first of *statements* that fails in an empty database."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as file:
+        try:
+            for sql in statements:
+                file.execute(sql)
+        except sqlite3.Error as error:
+            return error
+    raise AssertionError(statements)
+
+
 @dataclass(frozen=True)
 class Dump:
     """The schema and the data of a database, without its log."""

@@ -15,7 +15,7 @@ from harness.finding import Finding
 from harness.fleet.fleets import Fleet, make_fleet
 from harness.processes import Process, serving
 from harness.torture.trial import Trial
-from harness.waiting import SHORT_POLL_SECONDS, comes_true
+from harness.waiting import comes_true
 from testkit import raw_sql
 from testkit.postgres import Server as PostgresServer
 from testkit.postgres import own_server
@@ -129,7 +129,7 @@ class _Restarts:
                 new.extend(run.id for run in catalog.runs() if run.id not in known)
                 return bool(new)
 
-            if not comes_true(has_begun, BEGIN_SECONDS_MAX, poll_seconds=SHORT_POLL_SECONDS):
+            if not comes_true(has_begun, BEGIN_SECONDS_MAX, poll_seconds=0):
                 raise TimeoutError("no run has begun")
             return new[0]
 

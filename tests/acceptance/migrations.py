@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+from tenantry.settings import Settings
+
 SLEEP = """
     if op.get_bind().dialect.name == "postgresql":
         op.execute("SELECT pg_sleep({seconds})")
@@ -63,3 +67,16 @@ class Migrations:
 
 def create(table: str) -> str:
     return f"op.create_table({table!r}, sa.Column('id', sa.Integer, primary_key=True))"
+
+
+class WithMigrations:
+    """The base of tests with revisions of their own, run at one tenant after the other."""
+
+    @pytest.fixture(name="mine")
+    def _mine(self, tmp_path: Path) -> Migrations:
+        return Migrations(tmp_path / "migrations")
+
+    @pytest.fixture(name="settings")
+    def _settings(self, settings: Settings, mine: Migrations) -> Settings:
+        changes = {"tenant_migrations": mine.begin(), "migrate_concurrency": 1}
+        return settings.model_copy(update=changes)

@@ -16,7 +16,6 @@ from tests.acceptance.support import (
     catalog_of,
     database_of,
     done,
-    must_be_for_tenants,
     ok,
     refused,
     restarted,
@@ -76,7 +75,6 @@ class TestLogout:
 
     async def test_is_for_signed_in_people(self, world: World) -> None:
         """An McpToken is revoked, and not logged out."""
-        await must_be_for_tenants(world, lambda client: client.post(LOGOUT))
         token = world.client(x_mcp_token=await world.mcp_token(world.acme))
         refused(await token.post(LOGOUT), 403)
 

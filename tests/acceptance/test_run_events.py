@@ -26,10 +26,9 @@ from tenantry.fleet.watchers import Watchers
 from tenantry.kit.access_log import AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, system_context
-from tenantry.settings import Settings
 from testkit.programs import free_port, running, variables
 from tests.acceptance.histories import add_run
-from tests.acceptance.migrations import Migrations
+from tests.acceptance.migrations import Migrations, WithMigrations
 from tests.acceptance.shapes import IN_WORK, RUN, RUN_TENANT, list_of, must_be
 from tests.acceptance.sockets import served
 from tests.acceptance.streams import Event, watching
@@ -77,17 +76,6 @@ def must_be_in_order(seen: list[Event]) -> None:
 
 async def tenants_of(admin: httpx.AsyncClient, run_id: str) -> Any:
     return ok(await admin.get(f"{RUNS}/{run_id}/tenants"))["items"]
-
-
-class WithMigrations:
-    @pytest.fixture(name="mine")
-    def _mine(self, tmp_path: Path) -> Migrations:
-        return Migrations(tmp_path / "migrations")
-
-    @pytest.fixture(name="settings")
-    def _settings(self, settings: Settings, mine: Migrations) -> Settings:
-        changes = {"tenant_migrations": mine.begin(), "migrate_concurrency": 1}
-        return settings.model_copy(update=changes)
 
 
 class TestEvents(WithMigrations):

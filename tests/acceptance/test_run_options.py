@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from tenantry.api.table import ENDPOINTS
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.access_log import AccessLog
-from tenantry.settings import Settings
 from testkit import raw_sql
-from tests.acceptance.migrations import Migrations
+from tests.acceptance.migrations import Migrations, WithMigrations
 from tests.acceptance.shapes import (
     MIGRATION_RESULT,
     MIGRATION_RUN,
@@ -123,17 +121,6 @@ def errors_of(data: Any) -> dict[str, str | None]:
 async def break_up(world: World, of: Provisioned) -> None:
     await world.services.databases.forget(of.tenant.id)
     database_of(world, of.tenant).destroy()
-
-
-class WithMigrations:
-    @pytest.fixture(name="mine")
-    def _mine(self, tmp_path: Path) -> Migrations:
-        return Migrations(tmp_path / "migrations")
-
-    @pytest.fixture(name="settings")
-    def _settings(self, settings: Settings, mine: Migrations) -> Settings:
-        changes = {"tenant_migrations": mine.begin(), "migrate_concurrency": 1}
-        return settings.model_copy(update=changes)
 
 
 class TestBody(WithMigrations):

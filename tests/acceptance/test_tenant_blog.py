@@ -17,7 +17,6 @@ from tests.acceptance.support import (
     database_of,
     done,
     encoded,
-    must_be_for_tenants,
     ok,
     patch_tenant,
     refused,
@@ -461,10 +460,6 @@ class TestCounts:
 
 
 class TestAccess:
-    async def test_is_for_the_tenant(self, blog: Blog) -> None:
-        """The table of refusals."""
-        await must_be_for_tenants(blog.world, lambda client: client.get(OWN_POSTS))
-
     async def test_depends_on_the_scopes_of_a_token(self, blog: Blog) -> None:
         """A reader sees no draft, by list, search or id; a token that may only write reads none."""
         draft, post = await blog.write("Draft", tags=["a"]), await blog.publish("Post", tags=["a"])

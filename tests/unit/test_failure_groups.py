@@ -9,6 +9,7 @@ from tenantry.migration.errors import explain, failure_cause
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.schema_state import NoVersion
 from tenantry.migration.streams import UnknownRevision
+from testkit.raw_sql import error_in_sqlite
 
 
 def in_revision(name: str, cause: Exception) -> RevisionFailed:
@@ -18,20 +19,8 @@ def in_revision(name: str, cause: Exception) -> RevisionFailed:
     return error
 
 
-def from_sqlite(*statements: str) -> sqlite3.Error:
-    file = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        for sql in statements:
-            file.execute(sql)
-    except sqlite3.Error as error:
-        return error
-    finally:
-        file.close()
-    raise AssertionError(statements)
-
-
 def exists(table: str) -> sqlite3.Error:
-    return from_sqlite(f"CREATE TABLE {table} (x)", f"CREATE TABLE {table} (x)")
+    return error_in_sqlite(f"CREATE TABLE {table} (x)", f"CREATE TABLE {table} (x)")
 
 
 SAME = {
@@ -61,8 +50,10 @@ SAME = {
         "0002_add: SQLite: table … already exists.",
     ),
     "columns of SQLite": (
-        from_sqlite("CREATE TABLE n (b, c, UNIQUE (b, c))", *["INSERT INTO n VALUES (1, 1)"] * 2),
-        from_sqlite("CREATE TABLE post (slug UNIQUE)", *["INSERT INTO post VALUES (1)"] * 2),
+        error_in_sqlite(
+            "CREATE TABLE n (b, c, UNIQUE (b, c))", *["INSERT INTO n VALUES (1, 1)"] * 2
+        ),
+        error_in_sqlite("CREATE TABLE post (slug UNIQUE)", *["INSERT INTO post VALUES (1)"] * 2),
         "SQLite: UNIQUE constraint failed: ….",
     ),
     "a revision": (
@@ -79,7 +70,7 @@ SAME = {
 DIFFERENT = [
     in_revision("0002_add_posts", exists("note")),
     in_revision("0003_add_notes", exists("note")),
-    in_revision("0002_add_posts", from_sqlite("SELECT * FROM note")),
+    in_revision("0002_add_posts", error_in_sqlite("SELECT * FROM note")),
     asyncpg.DuplicateTableError('relation "a" already exists'),
     asyncpg.DuplicateObjectError('relation "a" already exists'),
     in_revision("0002_add_posts", ValueError("x")),

@@ -13,6 +13,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.migration.errors import REASON_CHARS_MAX, explain, is_lock_timeout
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.schema_state import NoVersion
+from testkit.raw_sql import error_in_sqlite
 
 VALUE = "4711-secret-value"
 URL = f"postgresql://somebody:{VALUE}@db.internal/tenant"
@@ -28,18 +29,6 @@ def of_postgres(type_: type[asyncpg.PostgresError], message: str) -> asyncpg.Pos
 def wrapped(cause: Exception) -> Exception:
     """As SQLAlchemy raises it."""
     return sqlalchemy.exc.IntegrityError(f"INSERT INTO t VALUES ('{VALUE}')", {"x": VALUE}, cause)
-
-
-def from_sqlite(*statements: str) -> sqlite3.Error:
-    file = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        for sql in statements:
-            file.execute(sql)
-    except sqlite3.Error as error:
-        return error
-    finally:
-        file.close()
-    raise AssertionError(statements)
 
 
 def raised_twice() -> Exception:
@@ -180,7 +169,7 @@ class TestExplain:
         ids=range(10),
     )
     def test_holds_no_value_of_a_statement_on_sqlite(self, statements: list[str]):
-        said = explain(from_sqlite(*statements))
+        said = explain(error_in_sqlite(*statements))
 
         assert VALUE not in said
         assert said.startswith("SQLite: ")
@@ -248,7 +237,7 @@ class TestExplain:
         assert expected in explain(error)
 
     def test_does_not_blame_others_for_a_table_that_the_transaction_itself_uses(self):
-        said = explain(from_sqlite("BEGIN IMMEDIATE", "PRAGMA wal_checkpoint(TRUNCATE)"))
+        said = explain(error_in_sqlite("BEGIN IMMEDIATE", "PRAGMA wal_checkpoint(TRUNCATE)"))
 
         assert "the same transaction" in said
         assert "something else" not in said
