@@ -240,6 +240,7 @@ async def delete_post(call: Call, wanted: NamePost) -> Done:
     """Permanently delete a post or a draft."""
     post_id = await _id_of(call, wanted.slug)
     await posts.delete(call.ctx, post_id)
+    call.services.storage.forget(call.ctx.tenant)
     return Done("The post was deleted.")
 
 

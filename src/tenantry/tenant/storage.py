@@ -124,6 +124,13 @@ class Storage:
                 "operator for a higher limit."
             )
 
+    def forget(self, tenant: Tenant) -> None:
+        """Measure a tenant again before the next write: some of its content was deleted."""
+        limit = self.limit_of(tenant)
+        if limit is not None:
+            # Not emptied: a measurement in work is from before.
+            self._tenants.pop((tenant.id.int, limit), None)
+
     def _room_of(self, tenant: Tenant, limit: int) -> Room:
         key = (tenant.id.int, limit)
         room = self._tenants.get(key)

@@ -61,10 +61,11 @@ async def update_post(
 
 @_write("DELETE", "/api/tenant/blog/posts/{postId}", message="The post was deleted.")
 async def delete_post(
-    ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
 ) -> None:
     """Delete a post."""
     await posts.delete(ctx, post_id)
+    services.storage.forget(ctx.tenant)
 
 
 @_add("POST", "/api/tenant/blog/posts/{postId}/publish")

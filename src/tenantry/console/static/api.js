@@ -24,12 +24,12 @@ export const AUDIT_LOG = "/api/admin/audit-log";
 const UNAUTHORIZED = 401;
 export const TOO_MANY_REQUESTS = 429;
 const RETRY_S_MAX = 10; // a read is tried again once if it has to wait no longer
-// The service's own deadline is about 7 s; for a list of archives it is longer.
+// The service's deadline is about 7 s; longer for a list of archives, and 120 s to make a tenant.
 export const ANSWER_MS_MAX = 10_000;
 const ARCHIVES_MS_MAX = 45_000;
+const OTHER_MS_MAX = 150_000;
 const UNREACHABLE = "The service cannot be reached.";
-const NO_ANSWER =
-  "The service did not answer. The change may have been made: look before you repeat it.";
+const NO_ANSWER = "No answer, so it is not known whether it was done: reload the page, and look.";
 const GARBLED = "The response is invalid: it may come from a proxy.";
 
 /** Dispatches "change" with the time of the last answer; with null when there is one again. */
@@ -99,7 +99,7 @@ export function logOut() {
 }
 
 /**
- * Return the response of an endpoint that streams. Without `answerMs`, it may begin at any time.
+ * Return the response of an endpoint that streams.
  *
  * @throws {ApiError}
  */
@@ -146,13 +146,13 @@ function bearer() {
   return now === null ? undefined : { Authorization: `Bearer ${now.token}` };
 }
 
-/** Return the response; its head must arrive within `answerMs`, if that is given. */
+/** Return the response; its head must arrive within `answerMs`. */
 async function fetched(
   path,
-  /** @type {Options & RequestInit} */ { answerMs, signal, ...options },
+  /** @type {Options & RequestInit} */ { answerMs = OTHER_MS_MAX, signal, ...options },
 ) {
   const silence = new AbortController();
-  const timer = answerMs && setTimeout(() => silence.abort(), answerMs);
+  const timer = setTimeout(() => silence.abort(), answerMs);
   const either = AbortSignal.any([silence.signal, ...(signal ? [signal] : [])]);
   try {
     /** @type {RequestInit} */
