@@ -60,6 +60,38 @@ def refuse_once(page: Page, pattern: str) -> list[str]:
     return refused
 
 
+class TestStart:
+    @pytest.mark.parametrize("fault", ["missing", "throws"])
+    def test_that_fails_says_what_to_do(self, context: BrowserContext, fleet: Fleet, fault: str):
+        """A proxy or an extension can block the first module."""
+
+        def break_(route: Route) -> None:
+            if fault == "missing":
+                route.abort()
+            else:
+                route.fulfill(content_type="text/javascript", body="throw new Error('x')")
+
+        page = context.new_page()
+        page.route(re.compile(r"/app\.js"), break_)
+        page.goto(f"{fleet.url}/console")
+
+        expect(page.get_by_text("This page has not started.")).to_be_visible(timeout=10_000)
+
+    def test_of_a_write_without_an_answer_ends(self, context: BrowserContext, fleet: Fleet):
+        """It is not known whether it was done."""
+        page = context.new_page()
+        page.clock.install()
+        page.route("**/auth/login", lambda _route: None)
+        page.goto(f"{fleet.url}/console")
+        page.get_by_label("E-mail address").fill(ADMIN)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_timeout(300)
+        page.clock.fast_forward(151_000)
+
+        expect(page.get_by_text("it is not known whether it was done")).to_be_visible()
+
+
 class TestPlan:
     def test_is_of_the_form_that_is_seen(self, page: Page):
         """An edit while the plan is read discards the answer."""
