@@ -1,5 +1,18 @@
-"""``python -m tenantry``."""
+"""The command ``tenantry``, also as ``python -m tenantry``."""
 
-from tenantry.cli.main import main
+import sys
+from importlib import import_module
 
-main()
+INTERRUPTED = 130  # as `ExitStatus.INTERRUPTED`, which is not imported yet
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is imported ends it without a traceback."""
+    try:
+        import_module("tenantry.cli.main").main()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

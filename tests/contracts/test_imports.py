@@ -79,3 +79,17 @@ def _imported(folder: Path, command: str, status: int = 0) -> set[str]:
     assert done.returncode == status, said
     assert "tenantry.cli.main" in names
     return names
+
+
+def test_ctrl_c_during_the_imports_ends_the_command_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tenantry", "tenant", "list"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
