@@ -24,7 +24,7 @@ END_SECONDS_MAX = 30
 AWAY_SECONDS_MAX = 3.0
 BEGIN_SECONDS_MAX = 10.0
 # Restarts that come when the run has ended already are not counted.
-TRIES_MAX = 3
+TRIES_MAX = 6
 # The servers of tests forget the last commits when they are stopped without a warning.
 DURABLE = ("ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()")
 
