@@ -5,9 +5,8 @@ import asyncio
 import psycopg
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.config import Config
-from alembic.runtime.environment import EnvironmentContext
-from alembic.script import ScriptDirectory
 from sqlalchemy.pool import NullPool
 
 from tenantry.kit.ids import new_id
@@ -72,6 +71,13 @@ BRANCHES = {
     "i": ("h", "e"),
 }
 READ_VERSIONS = "SELECT version_num FROM alembic_version"
+ENVIRONMENT = """
+from alembic import context
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, transaction_per_migration=True)
+context.run_migrations()
+"""
 
 
 def add_branches(folder: AlembicFolder, fails: str = "") -> None:
@@ -83,13 +89,13 @@ def add_branches(folder: AlembicFolder, fails: str = "") -> None:
 
 
 def upgrade_with_alembic(folder: AlembicFolder, url: str) -> None:
-    script = ScriptDirectory(str(folder.path))
+    (folder.path / "env.py").write_text(ENVIRONMENT)
+    config = Config()
+    config.set_main_option("script_location", str(folder.path))
     engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool)
-    steps = script._upgrade_revs  # noqa: SLF001 - as `alembic.command` does
-    environment = EnvironmentContext(Config(), script, fn=lambda heads, _: steps("head", heads))
-    with engine.connect() as connection, environment:
-        environment.configure(connection=connection, transaction_per_migration=True)
-        environment.run_migrations()
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
 
 
 @on_postgresql
