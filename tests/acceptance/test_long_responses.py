@@ -30,6 +30,8 @@ SLOWLY_READ_BYTES = 16 * 2**20
 PATH = "/long"
 ADMIN_LOGOUT = "/api/admin/auth/logout"
 SECONDS = 0.1
+# Longer than any pause of a busy machine: no space is sent.
+NEVER_SECONDS = 600.0
 # More than are sent until access is checked for the first time, on any machine.
 READMITTED_CHUNKS = 70
 # No database has a part in this: one engine is enough.
@@ -319,7 +321,7 @@ class TestLongCall:
     async def test_that_is_quick_is_an_answer_like_any(self, services: Services) -> None:
         """No space, and a length."""
         async with (
-            door(services, Work().handle, keep_alive_seconds=5) as on,
+            door(services, Work().handle, keep_alive_seconds=NEVER_SECONDS) as on,
             on.at.client() as client,
         ):
             answer = await client.get(PATH)
@@ -380,7 +382,7 @@ class TestLongCall:
         for error, status in ((DatabaseUnavailable(), 503), (ValueError(), 500)):
             work = Work(error)
             async with (
-                door(services, work.handle, keep_alive_seconds=5) as on,
+                door(services, work.handle, keep_alive_seconds=NEVER_SECONDS) as on,
                 on.at.client() as client,
             ):
                 refused(await client.get(PATH), status)

@@ -20,15 +20,21 @@ from tests.integration.gates import Gate, tenants
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 TENANTS = 12
+PATIENT_SECONDS = 5.0
 SLOW = (
     "op.execute('SELECT 1')\ntime.sleep(0.1)\nop.create_table('{0}', sa.Column('id', sa.Integer))"
 )
 LIVE = "import time\nonline = True"
 
 
-def impatient(settings: Settings, *, works: bool = True) -> AbstractAsyncContextManager[Services]:
-    """Open a process that ends a run with revisions that no process knows after a second."""
-    pace = Pace(unknown_seconds=0.1, orphaned_seconds=1.0)
+def impatient(
+    settings: Settings, *, works: bool = True, seconds: float = 1.0
+) -> AbstractAsyncContextManager[Services]:
+    """Open a process that ends a run with revisions that no process knows after *seconds*.
+
+    Where a run must not be ended, they are more than a busy machine delays a heartbeat.
+    """
+    pace = Pace(unknown_seconds=0.1, orphaned_seconds=seconds)
     return open_services(settings, works=works, pace=pace)
 
 
@@ -62,11 +68,14 @@ class TestRun:
         self, settings: Settings, gate: Gate, gated: Settings
     ):
         """However long its tenants take: a process that knows its revisions has a heartbeat."""
-        async with impatient(settings) as old, impatient(gated) as new:
+        async with (
+            impatient(settings, seconds=PATIENT_SECONDS) as old,
+            impatient(gated, seconds=PATIENT_SECONDS) as new,
+        ):
             await tenants(old, 4)
             gate.build()
             run_id = await new.fleet.plan(system_context("ada"), triggered_by="ada")
-            await asyncio.sleep(3)
+            await asyncio.sleep(1.5 * PATIENT_SECONDS)
             before = await runs.get(old.catalog, run_id)
             gate.open()
             run = await new.fleet.wait(run_id)
@@ -124,17 +133,20 @@ class TestRun:
         self, settings: Settings, old: Settings, new: Settings
     ):
         """Planned by the first of them, while the others are of the release before."""
-        async with impatient(settings, works=False) as watching, AsyncExitStack() as stack:
+        async with (
+            impatient(settings, works=False, seconds=PATIENT_SECONDS) as watching,
+            AsyncExitStack() as stack,
+        ):
             await tenants(watching, TENANTS)
             olds = [AsyncExitStack(), AsyncExitStack()]
             for one in olds:
-                await one.enter_async_context(impatient(old))
-            first = await stack.enter_async_context(impatient(new))
+                await one.enter_async_context(impatient(old, seconds=PATIENT_SECONDS))
+            first = await stack.enter_async_context(impatient(new, seconds=PATIENT_SECONDS))
             run_id = await first.fleet.plan(system_context("ada"), triggered_by="ada")
             for one in olds:
-                await asyncio.sleep(1.5)
+                await asyncio.sleep(0.75 * PATIENT_SECONDS)
                 await one.aclose()
-                await stack.enter_async_context(impatient(new))
+                await stack.enter_async_context(impatient(new, seconds=PATIENT_SECONDS))
             async with asyncio.timeout(30):
                 run = await first.fleet.wait(run_id)
 
