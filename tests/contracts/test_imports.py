@@ -77,7 +77,7 @@ def _imported(folder: Path, command: str, status: int = 0) -> set[str]:
     names = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
     said = [line for line in lines if not line.startswith("import time:")]
     assert done.returncode == status, said
-    assert "tenantry.cli.main" in names
+    assert "tenantry.cli.session" in names
     return names
 
 

@@ -21,7 +21,7 @@ OTHER_STARTS = {
 }
 BROKEN = {
     "is unknown": ("'feedbeef'", ["UPDATE alembic_version SET version_num = 'feedbeef'"]),
-    "is several": ("several revisions", ["INSERT INTO alembic_version VALUES ('u0')"]),
+    "is several": ("'u1+u0'", ["INSERT INTO alembic_version VALUES ('u0')"]),
     "is not there": ("not a database of Tenantry", ["DROP TABLE tenantry_version"]),
     "is twice ours": (
         "not a database of Tenantry",
