@@ -15,8 +15,9 @@ from pydantic.fields import FieldInfo
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.api.table import DESCRIPTION, ENDPOINTS
-from tenantry.cli import output, recorded
+from tenantry.cli import recorded
 from tenantry.cli.main import COMMANDS
+from tenantry.cli.printing import output
 from tenantry.schemas.base import Nothing
 from tenantry.settings import PREFIX, Settings
 

@@ -16,7 +16,7 @@ import asyncpg
 
 from harness import postgres
 from harness.fleet.history import BEHIND, HAS_BOOKMARKS, HEAD, HISTORY, IS_AT_HEAD, script
-from tenantry.db.files import SIDE_FILES
+from tenantry.db.sqlite.files import SIDE_FILES
 from tenantry.db.urls import sqlite_path
 
 AT_ONCE = 4

@@ -29,10 +29,10 @@ from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import limits_of
 from tenantry.catalog.stream import STREAM
-from tenantry.db import files
 from tenantry.db.factory import open_tenant_server
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.sqlite import files
 from tenantry.db.urls import sqlite_path
 from tenantry.db.write_fence import check_not_fenced
 from tenantry.fleet.adoption import Adoption

@@ -13,8 +13,8 @@ import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
-from tenantry.api.connections import ConnectionLimits, Connections
-from tenantry.api.protocol import protocol_for
+from tenantry.api.http.connections import ConnectionLimits, Connections
+from tenantry.api.http.protocol import protocol_for
 from tenantry.kit.metrics import Metrics
 
 READ_SECONDS_MAX = 10.0

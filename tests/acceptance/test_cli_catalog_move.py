@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from pydantic import SecretStr
 
-from tenantry.db import table_copy
+from tenantry.db.copying import table_copy
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.services import open_services

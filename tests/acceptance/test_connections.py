@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tenantry.api.connections import REFUSED_MAX, ConnectionLimits
 from tenantry.api.door import Api
-from tenantry.api.protocol import BoundedProtocol, sent_at_once
+from tenantry.api.http.connections import REFUSED_MAX, ConnectionLimits
+from tenantry.api.http.protocol import BoundedProtocol, sent_at_once
 from tenantry.api.requests import BodyLimits
 from tenantry.api.table import ENDPOINTS
 from tenantry.app import app_over
-from tenantry.cli.server import UNSENT_BYTES_MAX, listening
+from tenantry.cli.serving.server import UNSENT_BYTES_MAX, listening
 from tenantry.kit.access_log import AccessLog
 from tenantry.services import Services
 from testkit.faults import Faults

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tenantry.api.door import DEADLINE_LATER_SECONDS
-from tenantry.db.postgres import SILENCE_SECONDS
+from tenantry.db.postgres.connections import SILENCE_SECONDS
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.acceptance.blogs import Blog, blog_of

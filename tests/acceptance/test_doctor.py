@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tenantry.backup import dumps
-from tenantry.cli.capacity import space_finding
-from tenantry.cli.findings import State
-from tenantry.db.postgres_roles import HARMLESS_CREATEROLE_SINCE, Role, read_role
+from tenantry.cli.doctor.capacity import space_finding
+from tenantry.cli.doctor.findings import State
+from tenantry.db.postgres.roles import HARMLESS_CREATEROLE_SINCE, Role, read_role
 from testkit import raw_sql
 from tests.acceptance.commands import OTHER_KEY, Commands
 from tests.integration.engines import on_postgresql

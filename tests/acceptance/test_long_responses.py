@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tenantry.api.access_levels import ADMIN, OPEN
-from tenantry.api.connections import ConnectionLimits
 from tenantry.api.door import Api
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Reply
+from tenantry.api.http.connections import ConnectionLimits
 from tenantry.api.streaming import LARGE_BYTES
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.access_log import AccessLog

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tenantry.app import app_over
 from tenantry.catalog.jobs import ADD, Job, JobState
 from tenantry.catalog.session import CatalogSession
-from tenantry.cli.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
+from tenantry.cli.serving.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
 from tenantry.fleet import fleet_metrics
 from tenantry.kit.access_log import AccessLog
 from tenantry.kit.clock import utc_now

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tenantry.cli.signals import EXIT_SECONDS_MAX, EXIT_STATUS_KILLED
+from tenantry.cli.serving.signals import EXIT_SECONDS_MAX, EXIT_STATUS_KILLED
 from testkit.programs import running
 from tests.acceptance.commands import Commands, wait_until
 

@@ -13,8 +13,8 @@ from tools import reference
 
 from tenantry.api.access_levels import OPEN
 from tenantry.api.table import ENDPOINTS
-from tenantry.cli.server import GRACE_SECONDS
-from tenantry.cli.signals import EXIT_SECONDS_MAX
+from tenantry.cli.serving.server import GRACE_SECONDS
+from tenantry.cli.serving.signals import EXIT_SECONDS_MAX
 from tenantry.settings import PREFIX, Settings
 from tests.conftest import SECRET_KEY
 

@@ -16,7 +16,7 @@ from tenantry.catalog import jobs as job_rows
 from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import replication
+from tenantry.db.copying import replication
 from tenantry.db.servers import Server as TenantServer
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement

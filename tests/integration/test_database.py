@@ -13,13 +13,13 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from tenantry.db import files
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
 from tenantry.db.open_files import LogLeftBehind
 from tenantry.db.servers import Server
 from tenantry.db.sessions import Connection, DatabaseUnavailable, RejectedByDatabase
-from tenantry.db.sqlite import SqliteFile
+from tenantry.db.sqlite import files
+from tenantry.db.sqlite.connections import SqliteFile
 from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
 from tenantry.kit import log
 from tenantry.kit.ids import new_id

@@ -9,7 +9,7 @@ import pytest
 
 from tenantry.catalog import drift
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.schema_listing import (
+from tenantry.db.copying.schema_listing import (
     OBJECTS_MAX,
     TEXT_CHARS_MAX,
     Difference,

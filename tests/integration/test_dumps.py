@@ -7,7 +7,7 @@ import pytest
 
 from tenantry.backup import dumps
 from tenantry.backup.dumps import NotPermitted
-from tenantry.db.postgres_tools import PostgresTools
+from tenantry.db.postgres.tools import PostgresTools
 from testkit import raw_sql
 from testkit.postgres import find_binaries
 from tests.integration.engines import on_postgresql

@@ -20,10 +20,11 @@ import pytest
 from tenantry.api.streaming import READMIT_SECONDS, while_admitted
 from tenantry.catalog import audit
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import snapshots, table_export
-from tenantry.db.row_formats import RowFormat
+from tenantry.db import snapshots
+from tenantry.db.copying import table_export
+from tenantry.db.copying.row_formats import RowFormat
+from tenantry.db.copying.table_export import NotExportable, export_tables
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.table_export import NotExportable, export_tables
 from tenantry.fleet.export import (
     DOWNLOADS_MAX,
     ExportFailed,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tenantry.cli.demo import folder as demo_folder
-from tenantry.cli.exposure import check_modes
-from tenantry.cli.findings import State
-from tenantry.cli.server import locked
+from tenantry.cli.doctor.exposure import check_modes
+from tenantry.cli.doctor.findings import State
+from tenantry.cli.serving.server import locked
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.conftest import provision

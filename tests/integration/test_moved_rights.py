@@ -9,7 +9,7 @@ import pytest
 from tenantry.backup import moving
 from tenantry.backup.online import Way
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.database_options import OwnerNotCarried, RoleMissing, SettingNotCarried
+from tenantry.db.postgres.database_options import OwnerNotCarried, RoleMissing, SettingNotCarried
 from tenantry.db.write_fence import FenceIneffective
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings

@@ -19,8 +19,8 @@ from tenantry.backup.other_engine import TenantBehind
 from tenantry.backup.targets import FolderTarget
 from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.row_values import kind_of
-from tenantry.db.table_plan import NotCarried
+from tenantry.db.copying.row_values import kind_of
+from tenantry.db.copying.table_plan import NotCarried
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings

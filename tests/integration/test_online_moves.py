@@ -20,11 +20,11 @@ from tenantry.catalog import jobs as job_rows
 from tenantry.catalog import tenants
 from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
-from tenantry.cli.findings import State
-from tenantry.cli.leftovers import check_slots
-from tenantry.db import move_obstacles, replication
-from tenantry.db.change_copy import ChangeCopy, TooManyChanges
-from tenantry.db.change_writer import ChangeDiffers
+from tenantry.cli.doctor.findings import State
+from tenantry.cli.doctor.leftovers import check_slots
+from tenantry.db.copying import move_obstacles, replication
+from tenantry.db.copying.change_copy import ChangeCopy, TooManyChanges
+from tenantry.db.copying.change_writer import ChangeDiffers
 from tenantry.db.write_fence import DatabaseBusy
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.fleet.run_options import RunOptions

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tenantry.catalog import tenant_counts
-from tenantry.cli.capacity import check_fill
-from tenantry.cli.findings import State
+from tenantry.cli.doctor.capacity import check_fill
+from tenantry.cli.doctor.findings import State
 from tenantry.fleet.placement import NoServerHasRoom
 from tenantry.kit.server_settings import TenantServer
 from tenantry.services import Services, open_services, system_context

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import psycopg
 import pytest
 
-from tenantry.db.postgres_connector import PostgresConnector
+from tenantry.db.postgres.connector import PostgresConnector
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import with_database
 from tenantry.migration import live

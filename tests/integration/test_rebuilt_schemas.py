@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tenantry.backup import dumps
-from tenantry.db.postgres_tools import PostgresTools
-from tenantry.db.rebuilding import NotRebuilt
+from tenantry.db.copying.rebuilding import NotRebuilt
+from tenantry.db.postgres.tools import PostgresTools
 from testkit import raw_sql
 from testkit.postgres import find_binaries
 from tests.integration.engines import on_postgresql

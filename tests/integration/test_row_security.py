@@ -7,10 +7,10 @@ from typing import IO
 
 import pytest
 
-from tenantry.db import table_copy, table_export
-from tenantry.db.row_formats import RowFormat
-from tenantry.db.table_export import NotExportable
-from tenantry.db.table_plan import NotCarried
+from tenantry.db.copying import table_copy, table_export
+from tenantry.db.copying.row_formats import RowFormat
+from tenantry.db.copying.table_export import NotExportable
+from tenantry.db.copying.table_plan import NotCarried
 from tenantry.kit.stopping import Stop
 from testkit import raw_sql
 from tests.integration.engines import on_postgresql

@@ -13,7 +13,7 @@ import pytest
 from tenantry.catalog import run_claims, run_tenants, runs, tenants, workers
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.tenants import Tenant, TenantState
-from tenantry.cli import progress
+from tenantry.cli.printing import progress
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
-from tenantry.db.postgres import SILENCE_SECONDS
+from tenantry.db.postgres.connections import SILENCE_SECONDS
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Count, Statement
 from tests.black_hole import BlackHole, black_hole

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantry.db import table_copy
-from tenantry.db.table_plan import NotCarried
+from tenantry.db.copying import table_copy
+from tenantry.db.copying.table_plan import NotCarried
 from tenantry.kit.stopping import Stop
 from testkit import raw_sql
 from tests.integration.engines import on_postgresql

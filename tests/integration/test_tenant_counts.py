@@ -10,8 +10,8 @@ from tenantry.catalog import deleted_tenants, tenant_counts, tenant_list, tenant
 from tenantry.catalog.tables import tenant, tenant_count
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenants import TenantState
-from tenantry.cli.findings import Finding, State
-from tenantry.cli.leftovers import check_leftovers
+from tenantry.cli.doctor.findings import Finding, State
+from tenantry.cli.doctor.leftovers import check_leftovers
 from tenantry.db.statements import Count, Statement
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.pages import Window

@@ -10,10 +10,10 @@ from typing import BinaryIO
 import pytest
 
 from tenantry.backup import dumps
-from tenantry.db import table_copy, table_export
-from tenantry.db.change_copy import APPLICATION, ChangeCopy
-from tenantry.db.row_formats import RowFormat
-from tenantry.db.visibility import CURRENT
+from tenantry.db.copying import table_copy, table_export
+from tenantry.db.copying.change_copy import APPLICATION, ChangeCopy
+from tenantry.db.copying.row_formats import RowFormat
+from tenantry.db.postgres.visibility import CURRENT
 from tenantry.kit.stopping import Stop
 from testkit import raw_sql
 from tests.integration.engines import on_postgresql

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from tenantry.catalog import tenants
-from tenantry.cli.findings import Finding, State
-from tenantry.cli.unowned import check_unowned
+from tenantry.cli.doctor.findings import Finding, State
+from tenantry.cli.doctor.unowned import check_unowned
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.templates import TEMPLATE
 from tenantry.kit.ids import new_id

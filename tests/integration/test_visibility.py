@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.db.visibility import CURRENT, is_visible
+from tenantry.db.postgres.visibility import CURRENT, is_visible
 from testkit import raw_sql
 
 WRAP = 2**32

@@ -12,14 +12,14 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from tenantry.cli.findings import State
-from tenantry.cli.poolers import check_poolers
-from tenantry.db import poolers
+from tenantry.cli.doctor.findings import State
+from tenantry.cli.doctor.poolers import check_poolers
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import open_server, single_connector
-from tenantry.db.poolers import Pooler
-from tenantry.db.postgres import SILENCE_SECONDS
-from tenantry.db.postgres_connector import PostgresConnector, SettingMissing
+from tenantry.db.postgres import poolers
+from tenantry.db.postgres.connections import SILENCE_SECONDS
+from tenantry.db.postgres.connector import PostgresConnector, SettingMissing
+from tenantry.db.postgres.poolers import Pooler
 from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Count, Statement

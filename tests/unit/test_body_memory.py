@@ -4,8 +4,13 @@ import asyncio
 
 import pytest
 
-from tenantry.api.body_memory import UNCOUNTED_BYTES, BodyMemory, BodyReservation, TooManyBodies
 from tenantry.api.error_responses import ClientDisconnected
+from tenantry.api.http.body_memory import (
+    UNCOUNTED_BYTES,
+    BodyMemory,
+    BodyReservation,
+    TooManyBodies,
+)
 from tenantry.api.request_state import Scope
 from tenantry.api.requests import read_body
 from tenantry.api.routes.tenant_auth import update_profile

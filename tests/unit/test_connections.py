@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tenantry.api.connections import ConnectionLimits, Connections, NoFreeConnection
+from tenantry.api.http.connections import ConnectionLimits, Connections, NoFreeConnection
 from tenantry.kit.metrics import Metrics
 
 

@@ -1,7 +1,7 @@
 """The message about a copy that differs: of a backup, a move, a clone or an adopted copy."""
 
 from tenantry.backup.dumps import CopyDiffers
-from tenantry.db.survey import Survey, explain_difference
+from tenantry.db.copying.survey import Survey, explain_difference
 
 
 class TestExplainDifference:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantry.api.error_responses import BodyTooLarge, HeadersTooLarge
-from tenantry.api.message_ends import (
+from tenantry.api.http.message_ends import (
     CONTENT_BYTES_MAX,
     FRAMING_BYTES_FREE,
     ChunkedBody,

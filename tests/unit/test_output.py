@@ -7,7 +7,8 @@ from io import StringIO
 import msgspec
 import pytest
 
-from tenantry.cli import commands, output
+from tenantry.cli import commands
+from tenantry.cli.printing import output
 
 HOSTILE = "\x1b]0;owned\x07Shop\x1b[2J\u202e\x9b31m\U000e0001"
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tenantry.api.part_writer import PART_BYTES, PartWriter
+from tenantry.api.http.part_writer import PART_BYTES, PartWriter
 
 
 class Recorder(asyncio.Transport):

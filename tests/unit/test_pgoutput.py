@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tenantry.db.pgoutput import (
+from tenantry.db.copying.pgoutput import (
     BadMessage,
     Marker,
     Relation,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tenantry.db import postgres_tools
-from tenantry.db.postgres_tools import PostgresTools, ToolTooNew
+from tenantry.db.postgres import tools as postgres_tools
+from tenantry.db.postgres.tools import PostgresTools, ToolTooNew
 from tenantry.kit.stopping import Stop
 
 # Begins like a dump. Prints its arguments, the password that it was given, and a secret that it was

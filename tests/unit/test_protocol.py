@@ -10,10 +10,10 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from tenantry.api.connections import ConnectionLimits, Connections
-from tenantry.api.protocol import BoundedProtocol, protocol_for, sent_at_once
+from tenantry.api.http.connections import ConnectionLimits, Connections
+from tenantry.api.http.protocol import BoundedProtocol, protocol_for, sent_at_once
 from tenantry.api.streaming import ResponseAborted
-from tenantry.cli.server import is_logged
+from tenantry.cli.serving.server import is_logged
 from tenantry.kit.metrics import Metrics
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: example.com\r\n\r\n"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tenantry.db.sqlite import ConnectionThread
+from tenantry.db.sqlite.connections import ConnectionThread
 
 
 @pytest.fixture(name="thread")

@@ -4,8 +4,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from tenantry.db.row_values import ColumnKind, Kind
-from tenantry.db.table_plan import NotCarried, PlannedTable, converter
+from tenantry.db.copying.row_values import ColumnKind, Kind
+from tenantry.db.copying.table_plan import NotCarried, PlannedTable, converter
 
 DEEP = "[" * 100_000 + "]" * 100_000
 FILE, SERVER = sqlite.dialect(), postgresql.dialect()

@@ -1,4 +1,4 @@
-"""uvicorn is the one that `tenantry.api.protocol` was written against: it builds on inner parts."""
+"""uvicorn is the one that `api.http.protocol` was written against: it builds on inner parts."""
 
 import hashlib
 import tomllib
@@ -17,7 +17,8 @@ READ = {
 }
 CHANGED = (
     "A module of uvicorn has changed ({name}, now of {version}). Read it beside "
-    "src/tenantry/api/protocol.py and src/tenantry/cli/processes.py, which override and call its "
+    "src/tenantry/api/http/protocol.py and src/tenantry/cli/serving/processes.py, which override "
+    "and call its "
     "inner parts; run tests/unit/test_protocol.py, tests/acceptance/test_connections.py and "
     "tests/acceptance/test_processes.py; then put {digest} here."
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenantry.db import snapshots, write_fence
-from tenantry.db.survey import survey_sqlite
+from tenantry.db.copying.survey import survey_sqlite
 from tenantry.kit.stopping import Stop
 
 # None is a name that a fence creates.

@@ -21,17 +21,17 @@ from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
 from tenantry.api import envelope, error_responses
 from tenantry.api.access_levels import TENANT_LOGIN
-from tenantry.api.body_memory import (
-    STRANGER_BYTES_MAX,
-    STRANGERS_BYTES_MAX,
-    BodyMemory,
-    BodyReservation,
-)
 from tenantry.api.conditional import unchanged_answer, versioned_answer
 from tenantry.api.deadlines import Deadline, Deadlines
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Answer
 from tenantry.api.fair_share import LONG_WAIT_SECONDS, FairShare
+from tenantry.api.http.body_memory import (
+    STRANGER_BYTES_MAX,
+    STRANGERS_BYTES_MAX,
+    BodyMemory,
+    BodyReservation,
+)
 from tenantry.api.request_state import RequestState, Scope
 from tenantry.api.requests import (
     BODY_LIMITS,
@@ -50,7 +50,7 @@ from tenantry.api.streaming import (
     Send,
     while_admitted,
 )
-from tenantry.db.postgres import SILENCE_SECONDS
+from tenantry.db.postgres.connections import SILENCE_SECONDS
 from tenantry.db.sessions import DatabaseUnavailable, StorageFull, wait_to_retry
 from tenantry.kit.access_log import SERVER_ERROR, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now

@@ -9,10 +9,10 @@ from tenantry.access.identify import Credentials, Identity
 from tenantry.access.rate_limits import Quota
 from tenantry.api import error_responses
 from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
-from tenantry.api.body_memory import BodyReservation
 from tenantry.api.deadlines import Deadline
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer
+from tenantry.api.http.body_memory import BodyReservation
 from tenantry.api.requests import is_token
 from tenantry.kit.access_log import SERVER_ERROR, AccessEntry
 from tenantry.kit.clock import monotonic_seconds, utc_now

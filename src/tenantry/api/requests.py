@@ -13,7 +13,6 @@ import msgspec
 
 from tenantry.access.identify import Credentials
 from tenantry.api.access_levels import API_KEY, AUTHORIZATION, MCP_TOKEN
-from tenantry.api.body_memory import BodyReservation
 from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
 from tenantry.api.error_responses import (
     BodyTooLarge,
@@ -23,7 +22,8 @@ from tenantry.api.error_responses import (
     HttpError,
     UnsupportedMediaType,
 )
-from tenantry.api.protocol import received_at_once
+from tenantry.api.http.body_memory import BodyReservation
+from tenantry.api.http.protocol import received_at_once
 from tenantry.api.streaming import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id

@@ -24,7 +24,7 @@ from tenantry.api.envelope import (
     Headers,
     Reply,
 )
-from tenantry.api.protocol import sent_at_once
+from tenantry.api.http.protocol import sent_at_once
 from tenantry.api.request_state import RequestState
 from tenantry.api.streaming import (
     LARGE_BYTES,

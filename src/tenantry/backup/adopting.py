@@ -8,8 +8,8 @@ import asyncio
 from tenantry.backup import dumps, loading, same_engine
 from tenantry.backup.jobs import Copying, Progress
 from tenantry.backup.restoring import Restored, create_tenant
+from tenantry.db.copying.survey import Survey
 from tenantry.db.inspection import DatabaseMissing
-from tenantry.db.survey import Survey
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import UnknownServer, new_tenant
 from tenantry.kit.context import OperationContext
@@ -46,7 +46,7 @@ async def adopt_copy(
         DatabaseMissing, NotATenantDatabase: There is no such file, or it is of something else.
         RoleTooPowerful, CopyDiffers, SourceChanged: The copy is not used.
         DatabaseUnavailable: A database cannot be reached, or is damaged.
-        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
     """
     source = _url(copying, database, server_name)
     path = sqlite_path(source)

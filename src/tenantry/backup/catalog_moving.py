@@ -15,8 +15,10 @@ from tenantry.catalog import audit, tables, workers
 from tenantry.catalog import stream as catalog_stream
 from tenantry.catalog.cache import READ_EPOCH
 from tenantry.catalog.database import Catalog
-from tenantry.db import files, survey, table_copy, write_fence
+from tenantry.db import write_fence
+from tenantry.db.copying import survey, table_copy
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.sqlite import files
 from tenantry.db.statements import Count, Statement
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.context import OperationContext

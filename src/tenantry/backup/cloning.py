@@ -45,7 +45,7 @@ async def clone(
         UnknownServer, WrongEngine: The server cannot be used.
         AnonymisationFailed, CopyDiffers: The clone was removed.
         DatabaseUnavailable: A database cannot be reached.
-        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
     """
     server_name = source.server_name if server_name is None else server_name
     if server_name not in copying.databases.server_names:

@@ -10,9 +10,9 @@ from tenantry.backup import dumps
 from tenantry.backup.dumps import POSTGRESQL
 from tenantry.backup.jobs import Copying
 from tenantry.catalog import audit, tenants
-from tenantry.db import collations
 from tenantry.db.audit_log import Changes
-from tenantry.db.collations import Refreshed
+from tenantry.db.postgres import collations
+from tenantry.db.postgres.collations import Refreshed
 from tenantry.db.sessions import retry_deadlock
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext

@@ -43,7 +43,7 @@ async def back_up_tenant(
 
     Raises:
         DatabaseUnavailable: Its database cannot be read.
-        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
         OSError: The archive cannot be written.
         DiskNearlyFull: Less than half of the mark would stay free on a disk.
     """

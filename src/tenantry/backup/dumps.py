@@ -18,22 +18,18 @@ from typing import Any
 import asyncpg
 
 from tenantry.backup.archive import CHUNK_BYTES
-from tenantry.db import (
-    database_options,
-    files,
-    postgres_tools,
-    rebuilding,
-    session_settings,
-    snapshots,
-    sqlite,
-    survey,
-)
-from tenantry.db.postgres import UNAVAILABLE
-from tenantry.db.postgres_connector import PostgresConnector, closing, is_behind_pooler
-from tenantry.db.postgres_roles import read_role
-from tenantry.db.postgres_tools import DUMP, RESTORE, PostgresTools
+from tenantry.db import snapshots
+from tenantry.db.copying import rebuilding, survey
+from tenantry.db.copying.survey import Survey
+from tenantry.db.postgres import database_options, session_settings
+from tenantry.db.postgres import tools as postgres_tools
+from tenantry.db.postgres.connections import UNAVAILABLE
+from tenantry.db.postgres.connector import PostgresConnector, closing, is_behind_pooler
+from tenantry.db.postgres.roles import read_role
+from tenantry.db.postgres.tools import DUMP, RESTORE, PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.survey import Survey
+from tenantry.db.sqlite import connections as sqlite
+from tenantry.db.sqlite import files
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import private
 from tenantry.kit.errors import Conflict
@@ -98,8 +94,8 @@ async def dump(url: str, write: Write, *, tools: PostgresTools, scratch: Path) -
 
     Raises:
         DatabaseUnavailable: It cannot be read.
-        NotRebuilt: A restore could not rebuild it: see `db.rebuilding`.
-        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        NotRebuilt: A restore could not rebuild it: see `db.copying.rebuilding`.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
         OSError: The disk is full.
     """
     path = sqlite_path(url)
@@ -120,7 +116,7 @@ async def load(url: str, chunks: Iterator[bytes], *, tools: PostgresTools) -> No
 
     Raises:
         DatabaseUnavailable: The server cannot be reached.
-        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
         Exception: Any error of *chunks*, or of the disk.
     """
     path = sqlite_path(url)

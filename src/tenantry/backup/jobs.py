@@ -20,11 +20,11 @@ from tenantry.catalog.job_queue import CANCELLED
 from tenantry.catalog.jobs import Job, TenantMoving
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import TenantNotFound
-from tenantry.db import replication
-from tenantry.db.files import FILE_ERRORS
-from tenantry.db.postgres_tools import PostgresTools
+from tenantry.db.copying import replication
+from tenantry.db.postgres.tools import PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.snapshots import remove_left
+from tenantry.db.sqlite.files import FILE_ERRORS
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.kit.clock import utc_now

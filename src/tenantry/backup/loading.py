@@ -8,9 +8,9 @@ from tenantry.backup.archive import ArchiveReader, Header
 from tenantry.backup.dumps import POSTGRESQL, Contents
 from tenantry.backup.jobs import Copying, Progress
 from tenantry.catalog.records import TenantRecord
-from tenantry.db.postgres_tools import PostgresTools
+from tenantry.db.copying.survey import Survey
+from tenantry.db.postgres.tools import PostgresTools
 from tenantry.db.servers import Server
-from tenantry.db.survey import Survey
 from tenantry.fleet.lifecycle import UnknownServer
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
@@ -105,7 +105,7 @@ async def fill(
 
     Raises:
         ArchiveDamaged, CopyDiffers, RoleTooPowerful: The archive is not used.
-        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
         DatabaseUnavailable: The server cannot be reached.
         OSError: The disk is full.
     """

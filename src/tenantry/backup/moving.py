@@ -119,7 +119,7 @@ async def move(
         DatabaseBusy, FenceIneffective: Its database could not be made read-only.
         CopyDiffers, ChangeDiffers, RowsDiffer: The copy is not the same; it was dropped.
         DatabaseUnavailable: A database cannot be reached.
-        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
         MoveFailed: Any other error.
     """
 

@@ -17,13 +17,14 @@ from tenantry.backup import dumps, same_engine
 from tenantry.backup.dumps import CONNECT_SECONDS, POSTGRESQL
 from tenantry.backup.jobs import Progress
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import checksums, move_obstacles, replication, schema_signature
-from tenantry.db.change_copy import HELD_BYTES_MAX, ChangeCopy
-from tenantry.db.postgres_connector import Raw
-from tenantry.db.postgres_tools import PostgresTools
+from tenantry.db.copying import checksums, move_obstacles, replication
+from tenantry.db.copying.change_copy import HELD_BYTES_MAX, ChangeCopy
+from tenantry.db.postgres import schema_signature
+from tenantry.db.postgres.connector import Raw
+from tenantry.db.postgres.tools import PostgresTools
+from tenantry.db.postgres.visibility import CURRENT
 from tenantry.db.servers import FENCE_SECONDS_MAX, Server
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.visibility import CURRENT
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.kit.stopping import run_in_thread

@@ -8,7 +8,7 @@ from tenantry.backup.archives import Archives
 from tenantry.backup.job_worker import JobWorker
 from tenantry.backup.jobs import Copying
 from tenantry.backup.queueing import Queueing
-from tenantry.db.postgres_tools import PostgresTools
+from tenantry.db.postgres.tools import PostgresTools
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.kit.sizes import mark_of

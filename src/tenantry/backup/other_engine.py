@@ -4,7 +4,7 @@ import asyncio
 
 from tenantry.backup.dumps import CONNECT_SECONDS
 from tenantry.backup.jobs import Copying, Progress
-from tenantry.db import table_copy
+from tenantry.db.copying import table_copy
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import run_in_thread

@@ -16,9 +16,9 @@ from tenantry.catalog import restored, signing_keys, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.records import TenantRecord
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import files
-from tenantry.db.postgres_tools import PostgresTools
-from tenantry.db.survey import survey_postgres
+from tenantry.db.copying.survey import survey_postgres
+from tenantry.db.postgres.tools import PostgresTools
+from tenantry.db.sqlite import files
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid

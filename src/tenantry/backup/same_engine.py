@@ -7,10 +7,11 @@ from pathlib import Path
 from tenantry.backup import dumps
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.jobs import Progress
-from tenantry.db import checksums, database_options, survey
-from tenantry.db.files import SIDE_FILES
-from tenantry.db.postgres_tools import PostgresTools
+from tenantry.db.copying import checksums, survey
+from tenantry.db.postgres import database_options
+from tenantry.db.postgres.tools import PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.sqlite.files import SIDE_FILES
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import Stop, run_in_thread
@@ -60,7 +61,7 @@ async def copy(source: str, target: str, progress: Progress, *, tools: PostgresT
     Raises:
         CopyDiffers: The copy is not the same.
         DatabaseUnavailable: A database cannot be read, or not be written.
-        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
     """
     contents = await dumps.copy(source, target, progress.add, tools=tools, is_whole=True)
     path, new = sqlite_path(source), sqlite_path(target)

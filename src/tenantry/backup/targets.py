@@ -23,7 +23,7 @@ from tenantry.backup.archive import (
     Sink,
     is_tail,
 )
-from tenantry.db import files
+from tenantry.db.sqlite import files
 from tenantry.kit import private
 from tenantry.kit.errors import NotFound, Unavailable
 

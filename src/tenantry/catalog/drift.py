@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import Tenant, is_migrated, is_ready
-from tenantry.db.schema_listing import Difference
+from tenantry.db.copying.schema_listing import Difference
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.pages import Page, Window
 

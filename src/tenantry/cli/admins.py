@@ -6,9 +6,10 @@ from tenantry.access import admins
 from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins as catalog_admins
 from tenantry.catalog.admins import Admin, AdminNotFound
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.passwords import read_password
+from tenantry.cli.printing import output
 from tenantry.schemas.users import AdminList, AdminResponse
 from tenantry.settings import Settings
 

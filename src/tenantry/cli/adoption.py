@@ -5,10 +5,11 @@ from typing import Annotated
 import typer
 
 from tenantry.backup import adopting
-from tenantry.cli import options, output, session, transfer
+from tenantry.cli import options, session, transfer
 from tenantry.cli.database_urls import STANDARD_INPUT, read_url
 from tenantry.cli.new_tenant import OwnerName, read_owner, show_created
-from tenantry.cli.restored import show_restored
+from tenantry.cli.printing import output
+from tenantry.cli.printing.restored import show_restored
 from tenantry.kit.errors import Invalid
 from tenantry.migration.environment import read_environment
 from tenantry.settings import SERVER_DEFAULT, Settings

@@ -7,10 +7,11 @@ import msgspec
 import typer
 
 from tenantry.catalog import audit
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import tenant_names
 from tenantry.cli.finding import find_tenant
+from tenantry.cli.printing import output
 from tenantry.cli.session import Reading
 from tenantry.db.audit_log import AuditEntry, AuditFilter, AuditLog
 from tenantry.db.sessions import Session

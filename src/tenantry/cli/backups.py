@@ -12,13 +12,14 @@ from tenantry.backup.recovery import every_tenant
 from tenantry.backup.targets import StreamTarget, Target
 from tenantry.catalog.jobs import Job, JobNotFound
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import job_reading, options, output, recovery, session, transfer
+from tenantry.cli import job_reading, options, recovery, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import tenant_names
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant, read_id
+from tenantry.cli.printing import output
+from tenantry.cli.printing.restored import show_restored
 from tenantry.cli.recovery import Archive, Place
-from tenantry.cli.restored import show_restored
 from tenantry.cli.transfer import STREAM
 from tenantry.kit.errors import Invalid, TenantryError
 from tenantry.kit.ids import parse_id

@@ -7,9 +7,10 @@ import typer
 from tenantry.backup import catalog_moving
 from tenantry.backup.catalog_moving import CatalogMove
 from tenantry.backup.jobs import Progress
-from tenantry.cli import options, output, session, transfer
+from tenantry.cli import options, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.database_urls import read_url
+from tenantry.cli.printing import output
 from tenantry.kit.errors import Invalid
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.migrator import Migrator, TimeLimits

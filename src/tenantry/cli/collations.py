@@ -5,9 +5,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.backup.collations import CollationReport, refresh_all
 from tenantry.catalog import tenant_counts
-from tenantry.cli import options, output, session, transfer
+from tenantry.cli import options, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.printing import output
 from tenantry.schemas.backups import CollationReportResponse
 
 group = new_group("Rebuild indexes after an upgrade of the libraries that sort text.")

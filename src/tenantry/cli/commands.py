@@ -40,7 +40,7 @@ def _with_reserved_output(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        output = import_module("tenantry.cli.output")  # help needs none of its imports
+        output = import_module("tenantry.cli.printing.output")  # help needs none of its imports
         with output.reserved():
             result = function(*args, **kwargs)
             return asyncio.run(result) if inspect.iscoroutine(result) else result

@@ -70,7 +70,7 @@ def _fetch(sql: str, *values: str) -> list[Offer]:
 
 
 async def _fetch_postgres(url: str, sql: str, values: Sequence[str]) -> Sequence[Any]:
-    from tenantry.db.postgres_connector import (  # noqa: PLC0415 - its driver is slow to import
+    from tenantry.db.postgres.connector import (  # noqa: PLC0415 - its driver is slow to import
         PostgresConnector,
         closing,
     )

@@ -10,7 +10,8 @@ from tenantry.catalog import deleted_tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
+from tenantry.cli.printing import output
 from tenantry.cli.prompts import confirmation
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.tenants import TenantResponse

@@ -7,10 +7,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.backup.drift_check import check_drift
 from tenantry.catalog import tenant_counts
-from tenantry.cli import drift_reading, options, output, session, transfer
+from tenantry.cli import drift_reading, options, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
+from tenantry.cli.printing import output
 from tenantry.fleet.drift import DriftReport
 from tenantry.schemas.drift import DriftReportResponse
 

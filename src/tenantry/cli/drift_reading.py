@@ -1,9 +1,10 @@
 """``tenantry drift list``. It imports only what reads the catalog."""
 
 from tenantry.catalog import drift
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
-from tenantry.db.schema_listing import Difference
+from tenantry.cli.printing import output
+from tenantry.db.copying.schema_listing import Difference
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.drift import DriftPage
 

@@ -1,8 +1,9 @@
 """``tenantry backup jobs``. It imports only what reads the catalog."""
 
 from tenantry.catalog import jobs
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.printing import output
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.backups import JobPage
 

@@ -8,9 +8,10 @@ from tenantry.access import credentials
 from tenantry.access.credentials import GRACE_SECONDS_DEFAULT, GRACE_SECONDS_MAX, IssuedKey
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import ApiKeyNotFound
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant, read_id, read_tenant
+from tenantry.cli.printing import output
 from tenantry.schemas.credentials import ApiKeyList, IssuedApiKeyResponse
 
 KeyId = Annotated[str, typer.Argument(help="The id of the key.")]

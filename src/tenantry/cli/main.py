@@ -18,7 +18,7 @@ COMMANDS = (
         "tenantry.cli.worker",
     ),
     DeferredCommand(
-        "doctor", "Check settings, databases, folders and revisions.", "tenantry.cli.doctor"
+        "doctor", "Check settings, databases, folders and revisions.", "tenantry.cli.doctor.report"
     ),
     DeferredCommand("openapi", "Print the OpenAPI description.", "tenantry.cli.openapi"),
     DeferredCommand("admin", "Manage the admins of the service.", "tenantry.cli.admins"),

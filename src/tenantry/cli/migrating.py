@@ -4,8 +4,10 @@ import asyncio
 from uuid import UUID
 
 from tenantry.catalog.runs import RunContinues
-from tenantry.cli import output, session, signals
-from tenantry.cli.progress import Found, follow, found, shown_on
+from tenantry.cli import session
+from tenantry.cli.printing import output
+from tenantry.cli.printing.progress import Found, follow, found, shown_on
+from tenantry.cli.serving import signals
 from tenantry.fleet.run_options import RunOptions
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services

@@ -10,21 +10,13 @@ from tenantry.catalog import admins
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.stored_plans import PlanNotFound
-from tenantry.cli import (
-    migrating,
-    options,
-    output,
-    plan_reports,
-    reports,
-    run_options,
-    run_reading,
-    session,
-)
+from tenantry.cli import migrating, options, run_options, run_reading, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import run_ids
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import read_id
-from tenantry.cli.progress import Found
+from tenantry.cli.printing import output, plan_reports, reports
+from tenantry.cli.printing.progress import Found
 from tenantry.cli.run_reading import exit_after
 from tenantry.kit import process
 from tenantry.kit.errors import Invalid

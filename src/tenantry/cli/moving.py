@@ -10,9 +10,10 @@ from tenantry.backup.moving import Moved, NotMoved, Planned, SameServer
 from tenantry.backup.online import Way, describe
 from tenantry.backup.recovery import every_tenant
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import options, output, session, transfer
+from tenantry.cli import options, session, transfer
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
+from tenantry.cli.printing import output
 from tenantry.fleet.lifecycle import UnknownServer
 from tenantry.kit.errors import Invalid
 from tenantry.schemas.backups import (

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from msgspec import UNSET, UnsetType
 
-from tenantry.cli import output
 from tenantry.cli.passwords import generate_password, read_password
+from tenantry.cli.printing import output
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.schemas.tenants import CreatedTenantResponse
 from tenantry.schemas.users import TenantUserProfile

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from tenantry.api.table import DESCRIPTION
-from tenantry.cli import options, output
+from tenantry.cli import options
 from tenantry.cli.commands import new_group
+from tenantry.cli.printing import output
 
 group = new_group()
 

@@ -10,9 +10,10 @@ from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.jobs import Copying, Progress
 from tenantry.backup.targets import Stored, Target
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import options, output, session, transfer
+from tenantry.cli import options, session, transfer
 from tenantry.cli.exit_status import ExitStatus
-from tenantry.db.postgres_tools import PostgresTools
+from tenantry.cli.printing import output
+from tenantry.db.postgres.tools import PostgresTools
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.stopping import entered_in_thread, run_in_thread
 from tenantry.schemas.backups import RestoredMissing, TenantFailure

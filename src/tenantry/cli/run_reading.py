@@ -11,12 +11,13 @@ from tenantry.catalog.activity import activity_of
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
 from tenantry.catalog.stored_plans import PlanNotFound
-from tenantry.cli import options, output, plan_reports, progress, reports, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import run_ids
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import read_id
-from tenantry.cli.reports import StatusResponse
+from tenantry.cli.printing import output, plan_reports, progress, reports
+from tenantry.cli.printing.reports import StatusResponse
 from tenantry.fleet.status import schema_status
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 from tenantry.schemas.migrations import (

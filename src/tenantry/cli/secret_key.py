@@ -1,7 +1,8 @@
 """``tenantry secret``: the secret key that encrypts the signing keys."""
 
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.printing import output
 from tenantry.schemas.base import Schema
 
 group = new_group("Manage the secret key.")

@@ -8,9 +8,11 @@ from typing import Annotated
 import structlog
 import typer
 
-from tenantry.cli import options, output, processes, server, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.printing import output
+from tenantry.cli.serving import processes, server
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Invalid
 from tenantry.schemas.base import Schema

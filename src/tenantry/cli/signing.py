@@ -8,9 +8,10 @@ import typer
 
 from tenantry.catalog import signing_keys
 from tenantry.catalog.signing_keys import SigningKeyNotFound
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import read_id
+from tenantry.cli.printing import output
 from tenantry.schemas.base import ListResponse, Schema
 
 group = new_group("Manage the keys that sign logins.")

@@ -7,9 +7,10 @@ import typer
 
 from tenantry.catalog import deleted_tenants, tenant_list
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import read_tenant
+from tenantry.cli.printing import output
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.kit.sizes import shown_size

@@ -6,22 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from tenantry.catalog import tenants
-from tenantry.cli import (
-    adoption,
-    cloning,
-    deletion,
-    moving,
-    options,
-    output,
-    session,
-    tenant_reading,
-)
+from tenantry.cli import adoption, cloning, deletion, moving, options, session, tenant_reading
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant, read_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
+from tenantry.cli.printing import output
 from tenantry.cli.prompts import confirmation
 from tenantry.cli.tenant_reading import show_tenant
-from tenantry.db.row_formats import RowFormat
+from tenantry.db.copying.row_formats import RowFormat
 from tenantry.fleet.deletion import TenantActive
 from tenantry.fleet.lifecycle import BadSizeLimit
 from tenantry.kit.errors import Invalid

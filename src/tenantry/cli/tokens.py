@@ -8,9 +8,10 @@ from tenantry.access import credentials
 from tenantry.access.principal import ALL_SCOPES, Scope
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import McpToken, McpTokenNotFound
-from tenantry.cli import options, output, session, users
+from tenantry.cli import options, session, users
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant, read_id, read_tenant
+from tenantry.cli.printing import output
 from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList
 from tenantry.tenant import tokens
 

@@ -22,8 +22,10 @@ from tenantry.backup.archives import open_existing, open_target
 from tenantry.backup.jobs import Progress as Counter
 from tenantry.backup.opening import existing_keys
 from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound, Target
-from tenantry.cli import output, session, signals
+from tenantry.cli import session
+from tenantry.cli.printing import output
 from tenantry.cli.prompts import interruptible
+from tenantry.cli.serving import signals
 from tenantry.kit.errors import Invalid
 from tenantry.services import Services
 from tenantry.settings import Settings

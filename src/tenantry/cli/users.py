@@ -5,10 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from tenantry.access.emails import canonical_email
-from tenantry.cli import options, output, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant, read_tenant
 from tenantry.cli.passwords import read_password
+from tenantry.cli.printing import output
 from tenantry.cli.prompts import confirmation
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id

@@ -7,9 +7,11 @@ from uuid import UUID
 import structlog
 import typer
 
-from tenantry.cli import options, output, server, session, signals
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.printing import output
+from tenantry.cli.serving import server, signals
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import process
 from tenantry.kit.errors import Unavailable

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tenantry.db import postgres
 from tenantry.db.database import Budget
-from tenantry.db.postgres_connector import PostgresConnector
+from tenantry.db.postgres import connections as postgres
+from tenantry.db.postgres.connector import PostgresConnector
 from tenantry.db.postgres_server import PostgresServer
 from tenantry.db.servers import Server
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Connection
-from tenantry.db.sqlite import SqliteFile
+from tenantry.db.sqlite.connections import SqliteFile
 from tenantry.db.sqlite_folder import SQLITE_CONNECTIONS_MAX, SqliteFolder
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.server_settings import TenantServer

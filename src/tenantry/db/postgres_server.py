@@ -8,17 +8,13 @@ from typing import Any
 
 import asyncpg
 
-from tenantry.db import (
-    collations,
-    inspection,
-    outage_errors,
-    postgres,
-    replication,
-    write_fence,
-)
+from tenantry.db import inspection, outage_errors, write_fence
+from tenantry.db.copying import replication
 from tenantry.db.database import Budget, Database
 from tenantry.db.outage_errors import ServerAway
-from tenantry.db.postgres_connector import (
+from tenantry.db.postgres import collations
+from tenantry.db.postgres import connections as postgres
+from tenantry.db.postgres.connector import (
     PostgresConnector,
     Raw,
     SettingMissing,

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenantry.db import inspection, sqlite, write_fence
+from tenantry.db import inspection, write_fence
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.sqlite import connections as sqlite
 from tenantry.kit import private
 from tenantry.kit.stopping import Stop
 

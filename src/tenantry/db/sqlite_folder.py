@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tenantry.db import files, inspection, write_fence
+from tenantry.db import inspection, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outage_errors import ServerAway
 from tenantry.db.servers import (
@@ -21,7 +21,8 @@ from tenantry.db.servers import (
     is_generated,
 )
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
-from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
+from tenantry.db.sqlite import files
+from tenantry.db.sqlite.connections import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX
 from tenantry.kit.stopping import run_in_thread, start_thread
 

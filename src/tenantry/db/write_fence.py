@@ -14,11 +14,11 @@ from typing import Any
 
 import asyncpg
 
-from tenantry.db import sqlite
-from tenantry.db.postgres import UNAVAILABLE
-from tenantry.db.postgres_connector import PostgresConnector, closing
+from tenantry.db.postgres.connections import UNAVAILABLE
+from tenantry.db.postgres.connector import PostgresConnector, closing
 from tenantry.db.servers import FENCE_SECONDS_MAX, quoted
 from tenantry.db.sessions import DatabaseUnavailable, WritesRejected
+from tenantry.db.sqlite import connections as sqlite
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Conflict, Unavailable

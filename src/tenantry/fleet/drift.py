@@ -12,8 +12,8 @@ from uuid import UUID
 
 from tenantry.catalog import drift, tenants
 from tenantry.catalog.tenants import Tenant
+from tenantry.db.copying.schema_listing import Difference, differences
 from tenantry.db.outage_errors import ServerAway, is_outage
-from tenantry.db.schema_listing import Difference, differences
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.kit.context import OperationContext
 from tenantry.migration.errors import explain

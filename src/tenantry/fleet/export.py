@@ -17,9 +17,10 @@ import msgspec
 from tenantry.catalog import audit
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import snapshots, table_export
-from tenantry.db.row_formats import RowFormat
-from tenantry.db.table_export import ExportedTable
+from tenantry.db import snapshots
+from tenantry.db.copying import table_export
+from tenantry.db.copying.row_formats import RowFormat
+from tenantry.db.copying.table_export import ExportedTable
 from tenantry.kit import private
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext

@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tenantry.db.session_settings import LIFT_IN_SESSION
+from tenantry.db.postgres.session_settings import LIFT_IN_SESSION
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.guard import BlockLeavesTransaction, Guard

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from tenantry.db.schema_listing import LISTINGS, objects_in
+from tenantry.db.copying.schema_listing import LISTINGS, objects_in
 from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.errors import is_missing_table

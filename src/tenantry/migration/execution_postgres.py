@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from tenantry.db import session_settings
 from tenantry.db.outage_errors import ConnectTimeout
-from tenantry.db.postgres_connector import PostgresConnector, closing
+from tenantry.db.postgres import session_settings
+from tenantry.db.postgres.connector import PostgresConnector, closing
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.stopping import shut_down
 from tenantry.migration import dialects, live

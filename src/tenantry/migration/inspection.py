@@ -12,8 +12,8 @@ import asyncpg
 import sqlalchemy as sa
 
 from tenantry.db.inspection import DatabaseMissing, open_to_read
-from tenantry.db.postgres import UNAVAILABLE
-from tenantry.db.postgres_connector import PostgresConnector, Raw, closing
+from tenantry.db.postgres.connections import UNAVAILABLE
+from tenantry.db.postgres.connector import PostgresConnector, Raw, closing
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.sql.base import Executable
 
-from tenantry.db.schema_listing import SchemaObject
+from tenantry.db.copying.schema_listing import SchemaObject
 from tenantry.db.statements import Statement
 from tenantry.db.types import Instant
 from tenantry.kit.errors import Unavailable

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import field
 
-from tenantry.db.schema_listing import Difference
+from tenantry.db.copying.schema_listing import Difference
 from tenantry.schemas.backups import TenantFailure
 from tenantry.schemas.base import PageResponse, Schema
 

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from tenantry.catalog.fleet_map import MAP_MAX
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
-from tenantry.db.row_formats import RowFormat
+from tenantry.db.copying.row_formats import RowFormat
 from tenantry.fleet.status import Place, PlacedTenant
 from tenantry.kit.pages import Page
 from tenantry.kit.sizes import SIZE_BYTES_MAX

@@ -9,11 +9,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tenantry.cli import options, output, reports, server, session
+from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.demo.folder import fresh
 from tenantry.cli.demo.stage import Login, Stage, set_stage
+from tenantry.cli.printing import output, reports
 from tenantry.cli.serve import Port
+from tenantry.cli.serving import server
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Schema
 from tenantry.schemas.mcp import McpMessage

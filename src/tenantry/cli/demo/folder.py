@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenantry.cli.server import LOCK_FILE, locked
+from tenantry.cli.serving.server import LOCK_FILE, locked
 from tenantry.kit import private
 from tenantry.kit.errors import Unavailable
 

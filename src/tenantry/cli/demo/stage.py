@@ -16,7 +16,7 @@ from tenantry.access import admins, credentials
 from tenantry.cli import session, transfer
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
 from tenantry.cli.migrating import migrate_all
-from tenantry.cli.progress import Found
+from tenantry.cli.printing.progress import Found
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT

@@ -1,0 +1,399 @@
+"""The HTTP/1.1 connection: uvicorn's protocol with deadlines and bounds.
+
+uvicorn reads everything that a client sends into memory, has no deadline for a body or for a
+client that does not read, and restarts its keep-alive timer with every byte. Here a connection is
+always in one `State`, and each state that waits for the client has a deadline.
+
+Only this module and `rare_clients` use internals of uvicorn: `HttpToolsProtocol`,
+`RequestResponseCycle` and `FlowControl`. So uvicorn has an upper bound in `pyproject.toml`, and
+`tests/unit/test_uvicorn.py` fails if these internals have changed.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from tenantry.api.error_responses import HeadersTooLarge, HttpError
+from tenantry.api.http.connection_states import (
+    ANSWERING,
+    BODY,
+    CLOSING,
+    DRAINING,
+    HEAD,
+    IDLE,
+    LINGERING,
+    NEW,
+    Stall,
+    State,
+)
+from tenantry.api.http.connections import Connections
+from tenantry.api.http.framing import BadFraming, body_length, body_parser
+from tenantry.api.http.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
+from tenantry.api.http.part_writer import PartWriter
+from tenantry.api.http.rare_clients import send_expected, send_unchunked
+from tenantry.api.http.refusals import refusal_bytes
+from tenantry.kit.clock import monotonic_seconds
+
+# The request line and the headers. `api.requests` has a lower limit for the headers.
+HEAD_BYTES_MAX = 32_768
+HEADERS_MAX = 200  # each costs a call in Python, and clients send thirty
+# When the server ends: how long a connection without a request may take to send one.
+LAST_REQUEST_SECONDS = 1.0
+
+
+def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
+    """Return the protocol factory of one server, for ``uvicorn.Config(http=...)``."""
+    return partial(BoundedProtocol, connections)
+
+
+def sent_at_once(
+    send: Callable[..., object], status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
+) -> bool:
+    """Send a whole response in one write, if *send* is uvicorn's own; else return False.
+
+    uvicorn writes the head and the body separately, in two system calls and two packets, and
+    iterates over the headers three times: a tenth of the time of a short request. Rare cases are
+    left to uvicorn: a client that has disconnected, does not read, or closes the connection.
+    The *headers* are trusted, have names in lower case, and include the content length.
+    """
+    cycle = getattr(send, "__self__", None)
+    if (
+        not isinstance(cycle, RequestResponseCycle)
+        or cycle.disconnected
+        or cycle.flow.write_paused
+        or cycle.waiting_for_100_continue
+        or not cycle.keep_alive
+    ):
+        return False
+    parts = [STATUS_LINE[status]]
+    for name, value in (*cycle.default_headers, *headers):
+        parts += (name, b": ", value, b"\r\n")
+    parts += (b"\r\n", body)
+    cycle.response_started = cycle.response_complete = True
+    cycle.message_event.set()
+    cycle.transport.write(b"".join(parts))
+    cycle.on_response()
+    return True
+
+
+def received_at_once(receive: Callable[..., object]) -> bytes | None:
+    """Return the whole body of a request if it has arrived and *receive* is uvicorn's own.
+
+    Nearly every body arrives together with the head. Then no deadline is needed.
+    """
+    cycle = getattr(receive, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or cycle.more_body or cycle.disconnected:
+        return None
+    body, cycle.body = bytes(cycle.body), bytearray()
+    cycle.message_event.clear()
+    cycle.flow.resume_reading()
+    return body
+
+
+class _Flow(FlowControl):
+    """uvicorn's flow control, which does not resume reading while input is held back."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        if not self.is_held:
+            super().resume_reading()
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection that reads one request at a time, within limits of time and size.
+
+    Input after a request is held back until the response is sent: first here, then in the socket.
+    The *connections* of the server check this one once a second.
+    """
+
+    flow: _Flow
+
+    def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._connections = connections
+        self._state: State = NEW
+        self._since = 0.0
+        self._head_bytes = 0
+        self._end_of_head = EmptyLine()
+        # The remaining bytes of a body that is not chunked.
+        self._left = 0
+        self._chunked: ChunkedBody | None = None
+        # Reads the body after an offer to upgrade; else None.
+        self._body_parser: httptools.HttpRequestParser | None = None
+        self._held = b""
+        self._held_from = 0
+        self._stall = Stall()
+        self._is_last = False
+        self._lingers = False
+        # The parser rejects 1.2; `body_length` reads it as 1.1, and rejects other major versions.
+        self.parser.set_dangerous_leniencies(lenient_version=True)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admit the connection, or refuse it."""
+        super().connection_made(transport)
+        self.flow = _Flow(transport)
+        self._writer = PartWriter(transport, self._limit_unread)
+        self._enter(NEW)
+        refusal = self._connections.admit(self, self.client[0] if self.client else "")
+        if refusal is not None:
+            self._refuse(refusal)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove the connection from those of the server."""
+        self._connections.leave(self)
+        self._held = b""
+        self._body_parser = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read a request; hold back input that arrives before its response."""
+        if self._holds_input:
+            self._hold(self._held[self._held_from :] + data, 0)
+        elif self._state <= BODY:
+            self._read(data, 0)
+
+    def check(self, now: float) -> None:
+        """Close the connection if a deadline has passed."""
+        limits = self._connections.limits
+        unread = self.unread_bytes
+        self._stall = self._stall if unread else Stall()
+        # Nothing more is written in these states. uvloop and the kernel may hold a whole response.
+        is_reading = self._state in (IDLE, CLOSING) and unread > 0
+        is_waiting = is_reading or bool(self.flow.write_paused)
+        is_stalled = is_waiting and self._stall.seconds(unread, now) >= limits.stall_seconds
+        if is_stalled or (is_reading and now - self._since >= limits.read_seconds):
+            self.transport.abort()
+        if is_stalled or is_reading:
+            return
+        seconds = {
+            NEW: limits.head_seconds,
+            IDLE: limits.idle_seconds,
+            HEAD: limits.head_seconds,
+            DRAINING: limits.drain_seconds,
+            LINGERING: limits.linger_seconds,
+            CLOSING: limits.stall_seconds,
+        }.get(self._state)
+        if seconds is None or now - self._since < seconds:
+            return
+        if self._state is CLOSING:
+            self.transport.abort()
+        else:
+            self._close()
+
+    def shutdown(self) -> None:
+        """End after the answer to the current request, or to the first one.
+
+        A client that has just connected has sent its request, or is about to.
+        """
+        if self._state in (NEW, HEAD):
+            self._is_last = True
+            asyncio.get_running_loop().call_later(LAST_REQUEST_SECONDS, self._end_if_new)
+        else:
+            super().shutdown()
+
+    def _end_if_new(self) -> None:
+        if self._state in (NEW, HEAD):
+            self._close()
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        """Start to read a head."""
+        self._enter(HEAD)
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Store a header; ignore trailers of a chunked body (RFC 9110, section 6.5.1)."""
+        if self._state is HEAD:
+            if len(self.headers) >= HEADERS_MAX:
+                raise HeadersTooLarge
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Check the framing of the request, and start to handle it."""
+        version, is_connect = self.parser.get_http_version(), self.parser.get_method() == b"CONNECT"
+        length = body_length(self.headers, version, len(self.url), is_connect=is_connect)
+        self._head_bytes = 0
+        self._left = length or 0
+        self._chunked = ChunkedBody() if length is None else None
+        # After an upgrade, the parser passes the input on as another protocol. An offer to upgrade
+        # is ignored, so the input is the body (RFC 9110, section 7.8).
+        if length != 0 and self.parser.should_upgrade():
+            self._body_parser = body_parser(length, self.on_body, self._end_body)
+        self._enter(BODY)
+        if version == "1.0":
+            self.expect_100_continue = False  # RFC 9110, section 10.1.1
+        super().on_headers_complete()
+        cycle = self.cycle
+        cycle.transport = cast("asyncio.Transport", self._writer)
+        if version == "1.0":
+            cycle.send = partial(send_unchunked, cycle)  # type: ignore[method-assign]
+        elif cycle.waiting_for_100_continue:
+            cycle.send = partial(send_expected, cycle, self._linger_later)  # type: ignore[method-assign]
+        if self._is_last:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Store a part of the body."""
+        self._left -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request; after an offer to upgrade, its body follows."""
+        if self._body_parser is not None:
+            return
+        super().on_message_complete()
+        self._left = 0
+        self._enter(IDLE if self.cycle.response_complete else ANSWERING)
+
+    def _end_body(self) -> None:
+        self._body_parser = None
+        self.on_message_complete()
+
+    def _should_upgrade(self) -> bool:
+        """Return False. uvicorn splits the header `Connection` at each part of the body."""
+        return False
+
+    # Called when the response is sent
+
+    def on_response_complete(self) -> None:
+        """Read the next request, or the rest of the body."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            self._enter(CLOSING)
+            return
+        if self._state is BODY:
+            self._enter(DRAINING)
+            if self._left > CONTENT_BYTES_MAX or self._lingers:
+                self._linger()
+        elif self._state is ANSWERING:
+            self._enter(IDLE)
+        if not self._holds_input:
+            self._go_on()
+
+    @property
+    def _holds_input(self) -> bool:
+        """Whether the next request waits: for the response, or until the client has read it."""
+        return self._state is ANSWERING or (self._state is IDLE and bool(self.flow.write_paused))
+
+    def _go_on(self) -> None:
+        self.flow.is_held = False
+        self.flow.resume_reading()
+        if self._held:
+            data, self._held = self._held, b""
+            self._read(data, self._held_from)
+
+    def pause_writing(self) -> None:
+        """Count the bytes that the client has not read."""
+        super().pause_writing()
+        self._limit_unread()
+
+    def resume_writing(self) -> None:
+        """Reset the deadline of a client that did not read."""
+        self._connections.forget_unread(self)
+        self._stall = Stall()
+        super().resume_writing()
+        if self._state is IDLE:
+            self._go_on()
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that are written, and that the client has not read."""
+        return int(self.transport.get_write_buffer_size())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for the client to send the rest of a request, or the next one."""
+        return self._state <= BODY and not self.unread_bytes
+
+    def _limit_unread(self) -> None:
+        if self.flow.write_paused:
+            self._connections.limit_unread(self)
+
+    def abort(self) -> None:
+        """Close the connection at once, and discard what the client has not read."""
+        self.transport.abort()
+
+    def _enter(self, state: State) -> None:
+        self._state = state
+        self._since = monotonic_seconds()
+
+    def _read(self, data: bytes, at: int) -> None:
+        """Parse *data* from *at* up to the end of a request; hold back the rest."""
+        size = len(data)
+        while at < size and self._state <= BODY and not self._holds_input:
+            try:
+                end = self._end_of_part(data, at)
+            except HttpError as refusal:
+                self._refuse(refusal)
+                return
+            self._parse(data[at:end])
+            at = end
+        if at < size and self._holds_input:
+            self._hold(data, at)
+
+    def _hold(self, data: bytes, at: int) -> None:
+        self._held, self._held_from = data, at
+        self.flow.is_held = True
+        self.flow.pause_reading()
+
+    def _end_of_part(self, data: bytes, at: int) -> int:
+        """Return the end of the bytes to parse: no byte after the end of a request."""
+        if self._state <= HEAD:
+            return self._end_of_head.end(data, at) or len(data)
+        if self._chunked is not None:
+            return self._chunked.end(data, at)
+        return min(len(data), at + self._left)
+
+    def _parse(self, part: bytes) -> None:
+        if self._state <= HEAD:
+            self._head_bytes += len(part)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._refuse(HeadersTooLarge())
+                return
+        try:
+            (self._body_parser or self.parser).feed_data(part)
+        except httptools.HttpParserUpgrade:
+            return
+        except httptools.HttpParserError as error:
+            # The parser chains an error of a callback.
+            cause = error.__context__
+            self._refuse(cause if isinstance(cause, HttpError) else BadFraming())
+
+    def _refuse(self, refusal: HttpError) -> None:
+        """Send the error, unless a response was started, and end the connection."""
+        self._connections.count_refusal(type(refusal))
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        pending = None if cycle is None or cycle.response_complete else cycle
+        # A request that was answered while its body is still read gets no second response.
+        if self._state is not DRAINING and (pending is None or not pending.response_started):
+            self.transport.write(refusal_bytes(refusal, self.server_state.default_headers))
+        if pending is not None:
+            pending.disconnected = True
+            pending.message_event.set()
+        self._linger()
+
+    def _linger(self) -> None:
+        """End the connection. With unread input, closing it would reset it and lose the error."""
+        if self.transport.can_write_eof() and self._connections.may_linger(self):
+            self.transport.write_eof()
+            self._enter(LINGERING)
+        else:
+            self._close()
+
+    def _linger_later(self) -> None:
+        self._lingers = True
+
+    def _close(self) -> None:
+        self._enter(CLOSING)
+        self.transport.close()

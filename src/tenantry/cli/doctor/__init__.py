@@ -1,0 +1,1 @@
+"""`tenantry doctor`: checks of everything that a start needs."""

@@ -1,0 +1,162 @@
+"""Progress of a run, in this process or another: a bar, or lines in a log file."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from tenantry.catalog import runs
+from tenantry.catalog.activity import Activity, AwayServer, activity_of
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.runs import Cause, MigrationRun, RunContinues, RunTenant
+from tenantry.cli.printing import output
+from tenantry.cli.serving import signals
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.clock import monotonic_seconds
+
+POLL_SECONDS = 0.1
+LINE_SECONDS = 10.0
+CATALOG_LOST_SECONDS_MAX = 60.0
+
+Show = Callable[[MigrationRun, Sequence[AwayServer]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run: the result of each tenant, and the causes of failures."""
+
+    run: MigrationRun
+    items: Sequence[RunTenant]
+    causes: Sequence[Cause]
+    activity: Activity
+
+
+async def found(catalog: Catalog, run: MigrationRun) -> Found:
+    """Return *run* with its details in the catalog."""
+    # Causes first: each refers to an item, and items are only added while the run continues.
+    causes = await runs.failure_causes(catalog, run.id) if run.failed_count else []
+    activity = await activity_of(catalog, run)
+    return Found(run, await runs.ended(catalog, run.id), causes, activity)
+
+
+def waiting_text(away: Sequence[AwayServer]) -> str:
+    """Return a text about the servers that a run waits for, and since when."""
+    return "; ".join(
+        f"waiting for server {one.server} since {output.minute(one.since)} UTC" for one in away
+    )
+
+
+class _Speed(ProgressColumn):
+    """Tenants per second."""
+
+    def render(self, task: Task) -> Text:
+        """Return the speed of *task*."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} tenants/s")
+
+
+class WatchLeft(RunContinues):
+    """This process received a signal to stop watching; the run continues."""
+
+
+async def watch(catalog: Catalog, run_id: UUID) -> None:
+    """Show the progress of a run in another process until it has ended.
+
+    Raises:
+        MigrationRunNotFound: No run has this id.
+        WatchLeft: This process received a signal to stop.
+        DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
+    """
+    with signals.handled() as stop, shown_on(output.progress()) as show:
+        await follow(
+            catalog, run_id, show=show, left=lambda: WatchLeft() if stop.received else None
+        )
+
+
+async def follow(
+    catalog: Catalog,
+    run_id: UUID,
+    *,
+    show: Show,
+    left: Callable[[], RunContinues | None],
+    lost_seconds_max: float = CATALOG_LOST_SECONDS_MAX,
+) -> MigrationRun:
+    """Poll the run and return it when it has ended; raise the error that *left* returns."""
+    seen_at = monotonic_seconds()
+    while True:
+        try:
+            run = await runs.get(catalog, run_id)
+            away = (await activity_of(catalog, run)).away
+        except DatabaseUnavailable:
+            if monotonic_seconds() - seen_at > lost_seconds_max:
+                raise
+        else:
+            seen_at = monotonic_seconds()
+            show(run, away)
+            if run.finished_at is not None:
+                return run
+        leaving = left()
+        if leaving is not None:
+            raise leaving
+        await asyncio.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def shown_on(console: Console) -> Iterator[Show]:
+    """Yield a function that shows a run on *console*, during the block."""
+    if not console.is_terminal:
+        yield _Lines(console)
+        return
+    columns = (
+        TextColumn("Migrating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]}"),
+        _Speed(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[waiting]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("", visible=False)
+
+        def update(run: MigrationRun, away: Sequence[AwayServer]) -> None:
+            progress.update(
+                bar,
+                total=run.total_count,
+                completed=run.success_count + run.failed_count,
+                failed=f"[{'red' if run.failed_count else 'dim'}]{run.failed_count:,} failed",
+                waiting=waiting_text(away),
+                visible=True,
+            )
+
+        yield update
+
+
+class _Lines:
+    """A line every `LINE_SECONDS`, for a log file."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next_at = monotonic_seconds() + LINE_SECONDS
+
+    def __call__(self, run: MigrationRun, away: Sequence[AwayServer]) -> None:
+        """Print a line if `LINE_SECONDS` have passed."""
+        if monotonic_seconds() < self._next_at:
+            return
+        self._next_at = monotonic_seconds() + LINE_SECONDS
+        done = run.success_count + run.failed_count
+        text = f"{done} of {run.total_count} tenants, {run.failed_count} failed"
+        self._console.print(f"{text}; {waiting_text(away)}" if away else text)

@@ -1,0 +1,172 @@
+"""Migration runs and the state of the fleet, as text."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.table import Column
+from rich.text import Text
+
+from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, MigrationState, RunTenant
+from tenantry.cli.printing import output
+from tenantry.cli.printing.progress import Found, waiting_text
+from tenantry.kit.pages import Page
+from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
+
+ROWS_SHOWN_MAX = 100
+
+
+class StatusResponse(SchemaStatusResponse, frozen=True):
+    """The last known revisions of the tenant databases, and the active runs."""
+
+    running: list[MigrationRunStateResponse]
+
+
+def tenants_text(count: int) -> str:
+    """Return a number of tenants in words."""
+    return "1 tenant" if count == 1 else f"{count:,} tenants"
+
+
+def show_outcome(ended: Found) -> None:
+    """Print the causes of failures, and a summary."""
+    _show_causes(ended)
+    output.show_line(_summary(ended))
+
+
+def _show_causes(found: Found) -> None:
+    """Print each cause with the error of one tenant; what was not attempted comes last."""
+    samples = {item.tenant_id: item for item in found.items}
+    rows = [
+        (one.count, samples[one.sample_tenant_id].tenant_name, samples[one.sample_tenant_id].error)
+        for one in found.causes
+    ]
+    show_failures(sorted(rows, key=lambda row: (row[2] or "").startswith(NOT_ATTEMPTED)))
+
+
+def show_failures(rows: Sequence[tuple[int, str, str | None]], *, heading: str = "Failed") -> None:
+    """Print errors: how many tenants have each, one of these, and the error."""
+    columns = [output.number(heading), "For example", "Why"]
+    show_long_table(columns, [(f"{count:,}", name, why) for count, name, why in rows])
+
+
+def show_long_table(columns: Sequence[output.Header], rows: Sequence[Sequence[object]]) -> None:
+    """Print up to `ROWS_SHOWN_MAX` rows of a table, and an empty line after it."""
+    output.show_table(columns, rows[:ROWS_SHOWN_MAX])
+    if len(rows) > ROWS_SHOWN_MAX:
+        output.show_line(f"… and {len(rows) - ROWS_SHOWN_MAX:,} more: --json has them all.")
+    if rows:
+        output.show_line()
+
+
+def _summary(found: Found) -> str:
+    """Return the result of a run in one line."""
+    run = found.run
+    assert run.finished_at is not None
+    if not run.total_count:
+        return "There is no active tenant to migrate."
+    already = sum(
+        item.state == MigrationState.SUCCESS and item.applied is None for item in found.items
+    )
+    verb = "is" if run.total_count == 1 else "are"
+    said = [f"{run.success_count:,} of {tenants_text(run.total_count)} {verb} at the head"]
+    if already:
+        said.append(f"{already:,} unchanged")
+    if run.failed_count:
+        said.append(f"{run.failed_count:,} failed")
+    return f"{', '.join(said)} ({(run.finished_at - run.started_at).total_seconds():.1f} s)."
+
+
+def show_status(status: StatusResponse) -> None:
+    """Print the number of tenants at each revision, and the active runs."""
+    columns = ["Revision", output.number("Tenants"), ""]
+    rows = [
+        (
+            one.revision or "unknown",
+            f"{one.count:,}",
+            "head" if one.revision == status.head else " ",
+        )
+        for one in status.revisions
+    ]
+    output.show_table(columns, rows)
+    if rows:
+        output.show_line()
+    output.show_line(
+        f"{status.up_to_date:,} of {status.total:,} active tenants at the head ({status.head}), "
+        f"{status.behind:,} behind, {status.unknown:,} unknown."
+    )
+    for run in status.running:
+        done = run.success_count + run.failed_count
+        output.show_line(
+            f"Running: {run.id}, {done:,} of {run.total_count:,} tenants, "
+            f"{run.failed_count:,} failed, by {run.triggered_by}."
+        )
+        if run.held_because:
+            output.show_line(f"Held: {run.held_because}")
+        for one in run.waiting_for or ():
+            output.show_line(
+                f"Waiting for server {one.server} since {output.minute(one.since)} UTC."
+            )
+
+
+def show_history(page: Page[MigrationRun]) -> None:
+    """Print runs, one line each."""
+    columns = [
+        output.unwrapped("ID"),
+        output.unwrapped("Started, UTC"),
+        output.number("Tenants"),
+        output.number("Failed"),
+        Column("By", min_width=7),
+    ]
+    rows = (
+        (
+            run.id,
+            output.minute(run.started_at),
+            f"{run.total_count:,}" if run.finished_at else "running",
+            f"{run.failed_count:,}",
+            run.triggered_by,
+        )
+        for run in page.items
+    )
+    output.show_table(columns, rows)
+    output.note_page(page, "migration runs")
+
+
+def show_run(found: Found) -> None:
+    """Print one run, and the result of each tenant."""
+    run = found.run
+    done = run.success_count + run.failed_count
+    attributes = {
+        "run": run.id,
+        "label": run.label,
+        "by": run.triggered_by,
+        "started": run.started_at,
+        "took": _took(run.started_at, run.finished_at),
+        "tenants": f"{done:,} of {run.total_count:,}, {run.failed_count:,} failed",
+        "waves": " ".join(map(str, run.waves)) if run.waves else None,
+        "failures allowed": None if run.max_failures is None else f"{run.max_failures:,}",
+        "stopped": run.stop_reason,
+        "plan": run.plan_id,
+        "held": run.held_because,
+        "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
+    }
+    output.show_attributes({name: value for name, value in attributes.items() if value is not None})
+    output.show_line()
+    _show_causes(found)
+    columns = ["Tenant", "Status", output.number("Took"), "Applied", "Why"]
+    show_long_table(columns, [_row(item) for item in found.items])
+
+
+def _row(item: RunTenant) -> tuple[object, ...]:
+    failed = item.state == MigrationState.FAILED.value
+    return (
+        item.tenant_name,
+        Text(item.state, "red" if failed else "green"),
+        _took(item.started_at, item.finished_at),
+        "already at the head" if item.applied is None else item.applied.replace(",", ", "),
+        item.error,
+    )
+
+
+def _took(started_at: datetime | None, finished_at: datetime | None) -> str:
+    if started_at is None or finished_at is None:
+        return "running"
+    return f"{(finished_at - started_at).total_seconds():,.1f} s"

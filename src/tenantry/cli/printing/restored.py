@@ -1,0 +1,48 @@
+"""The output of a command that restores or copies a tenant."""
+
+import typer
+from msgspec import UNSET, UnsetType
+
+from tenantry.backup.restoring import Restored
+from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.printing import output
+from tenantry.schemas.tenants import TenantResponse
+
+
+class RestoredTenant(TenantResponse, frozen=True):
+    """A restored tenant; with its API key if it is a new tenant."""
+
+    api_key: str | UnsetType = UNSET
+    behind: str | None = None
+
+
+def show_restored(restored: Restored, *, as_json: bool) -> None:
+    """Print a restored tenant.
+
+    Raises:
+        typer.Exit: It could not be migrated to the head.
+    """
+    tenant, key = restored.tenant, restored.key
+    if as_json:
+        secret = UNSET if key is None else key.secret
+        output.show_json(RestoredTenant.of(tenant, api_key=secret, behind=restored.behind))
+    else:
+        output.show_attributes(
+            {
+                "tenant": tenant.name,
+                "id": tenant.id,
+                "server": tenant.server_name,
+                "database": tenant.database_name,
+                "revision": tenant.schema_revision,
+                "active": tenant.is_active,
+                **({} if key is None else {"API key": key.secret}),
+            }
+        )
+        if key is not None:
+            output.note("The API key is not shown again.")
+    if restored.behind is not None:
+        output.note(
+            f"The data are restored. The tenant stays suspended, because it could not be migrated: "
+            f"{restored.behind}"
+        )
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)

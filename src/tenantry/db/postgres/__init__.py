@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, its programs, and what its servers and roles can do."""

@@ -1,0 +1,1 @@
+"""SQLite: connections, their threads, and files."""

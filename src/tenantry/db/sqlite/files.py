@@ -1,0 +1,117 @@
+"""Create, copy, move and remove SQLite files. These functions block: call them in a thread."""
+
+import contextlib
+import errno
+import os
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.sqlite import connections as sqlite
+from tenantry.kit import private
+
+DISK_ERRORS = frozenset({errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS})
+"""Errors of a disk, and not of a connection to a server."""
+FILE_ERRORS = DISK_ERRORS | {
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+}
+"""Errors of a file; the others of the operating system are those of connections."""
+SIDE_FILES = ("-wal", "-shm", "-journal")
+# What must fit on the disk for a folder to count as writable: some pages of SQLite.
+PROBE_BYTES = 65_536
+
+
+def create(path: Path) -> None:
+    """Create an empty database file, and its folder. WAL mode is stored in the file, so set once.
+
+    Raises:
+        DatabaseUnavailable: The file cannot be written.
+    """
+    try:
+        private.make_folder(path.parent)
+        private.make_file(path)  # SQLite gives the log the same mode
+        with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
+            raw.execute("PRAGMA journal_mode = WAL")
+        sync_folder(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise DatabaseUnavailable from error
+
+
+def copy(template: Path, target: Path) -> bool:
+    """Copy *template* to *target*; return False if *template* does not exist.
+
+    The name of *target* is durable, its contents are not yet (see `sync`).
+
+    Raises:
+        DatabaseUnavailable: The file cannot be written.
+    """
+    try:
+        private.make_folder(target.parent)
+        with template.open("rb") as source, private.open_new(target) as copied:
+            shutil.copyfileobj(source, copied)
+        sync_folder(target.parent)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise DatabaseUnavailable from error
+    return True
+
+
+def sync(path: Path) -> None:
+    """Make the contents of a file durable that was written without fsync.
+
+    Raises:
+        DatabaseUnavailable: The file cannot be synced.
+    """
+    try:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise DatabaseUnavailable from error
+
+
+def move(draft: Path, template: Path) -> None:
+    """Rename *draft* to *template*, and replace the file of that name."""
+    private.make_folder(template.parent)
+    # The last connection has moved the WAL into the file when it closed.
+    draft.replace(template)
+    sync_folder(template.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a database file and SQLite's -wal, -shm and -journal files, if they exist."""
+    for suffix in ("", *SIDE_FILES):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a folder is not empty, and that `PROBE_BYTES` can be written there.
+
+    An empty folder can be the mount point of a file system that is not mounted.
+
+    Raises:
+        OSError: It is missing, empty, full or read-only.
+    """
+    if not any(folder.iterdir()):
+        raise FileNotFoundError
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(PROBE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: syncing a new file does not sync its name."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
