@@ -1,6 +1,7 @@
 """Responses in chunks, over a real socket: complete, or visibly cut."""
 
 import asyncio
+import contextlib
 import io
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -315,6 +316,25 @@ class TestChunks:
 
                 assert head.status == 200
                 assert logged["error"] == type(error).__name__
+
+    async def test_that_cannot_end_are_reset_for_a_client_without_chunks(
+        self, services: Services
+    ) -> None:
+        """To HTTP/1.0, and to a proxy that speaks it, the end of the connection is a whole body."""
+        for error, ends in (
+            (None, contextlib.nullcontext()),
+            (ValueError("canary"), pytest.raises(ConnectionResetError)),
+        ):
+            making = large()
+            making.error = error
+            making.go_on.set()
+            async with door(services, making.handle) as on, on.at.line() as line:
+                line.writer.write(f"GET {PATH} HTTP/1.0\r\nhost: x\r\n\r\n".encode())
+                head = await line.head()
+                with ends:
+                    await line.reader.read()
+
+                assert (head.status, head.said["connection"]) == (200, "close")
 
 
 class TestLongCall:

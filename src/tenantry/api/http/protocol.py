@@ -39,7 +39,7 @@ from tenantry.api.http.connections import Connections
 from tenantry.api.http.framing import BadFraming, body_length, body_parser
 from tenantry.api.http.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.http.part_writer import PartWriter
-from tenantry.api.http.rare_clients import send_expected, send_unchunked
+from tenantry.api.http.rare_clients import close_unchunked, send_expected, send_unchunked
 from tenantry.api.http.refusals import refusal_bytes
 from tenantry.kit.clock import monotonic_seconds
 
@@ -238,6 +238,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle.transport = cast("asyncio.Transport", self._writer)
         if version == "1.0":
             cycle.send = partial(send_unchunked, cycle)  # type: ignore[method-assign]
+            self._writer.close = partial(close_unchunked, cycle, self.transport)
         elif cycle.waiting_for_100_continue:
             cycle.send = partial(send_expected, cycle, self._linger_later)  # type: ignore[method-assign]
         if self._is_last:

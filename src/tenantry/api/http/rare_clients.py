@@ -1,5 +1,10 @@
 """Responses to clients of HTTP/1.0, and to those that wait for the status 100."""
 
+import asyncio
+import contextlib
+import os
+import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +22,21 @@ async def send_unchunked(cycle: RequestResponseCycle, message: Any) -> None:
     if cycle.response_started:
         cycle.expected_content_length = len(message.get("body", b""))
     await RequestResponseCycle.send(cycle, message)
+
+
+def close_unchunked(cycle: RequestResponseCycle, transport: asyncio.Transport) -> None:
+    """Close the connection of a client of HTTP/1.0; reset it if the response is not complete.
+
+    For such a client, and for a proxy, a connection that is only closed is the end of the body.
+    """
+    if cycle.response_complete:
+        transport.close()
+        return
+    handle = transport.get_extra_info("socket").fileno()
+    # A copy of the descriptor, because `socket` closes its own.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as copied:
+        copied.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 async def send_expected(
