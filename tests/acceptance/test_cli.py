@@ -126,6 +126,19 @@ class TestSettings:
         assert ended.status == 3
         assert "TENANTRY_SECRET_KEY" in only_line(ended.stderr)
 
+    def test_of_another_machine_without_its_secret_key(self, alone: Commands):
+        """A command that only reads makes neither a key, which would be wrong, nor a folder."""
+        alone("tenant", "list")
+        catalog = (Path("data") / "catalog.db").resolve()
+
+        ended = alone(
+            "tenant", "list", TENANTRY_CATALOG_URL=f"sqlite:///{catalog}", TENANTRY_DATA_DIR="other"
+        )
+
+        assert ended.status == 3
+        assert "TENANTRY_SECRET_KEY" in only_line(ended.stderr)
+        assert not Path("other").exists()
+
     def test_with_an_invalid_data_folder(self, alone: Commands):
         Path("file").touch()
 

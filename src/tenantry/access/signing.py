@@ -260,6 +260,13 @@ def secret_of(settings: Settings) -> str:
     return settings.secret_key.get_secret_value() or read_secret_file(secret_file(settings))
 
 
+def existing_secret(settings: Settings) -> str:
+    """Return the secret key. If there is none, none is created, and the returned one is wrong."""
+    if settings.secret_key.get_secret_value() or secret_file(settings).exists():
+        return secret_of(settings)
+    return os.urandom(SECRET_FILE_BYTES).hex()
+
+
 def secret_file(settings: Settings) -> Path:
     """Return the file of the secret key, for settings without one."""
     return settings.data_dir / "secret-key"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer.main
 
-from tenantry.access.signing import SigningKeys, secret_of
+from tenantry.access.signing import SigningKeys, existing_secret
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.db.factory import open_tenant_server
@@ -148,4 +148,4 @@ async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
 async def _check_secret(settings: Settings, catalog: Catalog) -> None:
     """Check the secret key, so that a command shows a wrong one before a process has it."""
     old = settings.secret_key_old.get_secret_value()
-    await SigningKeys(catalog, secret_of(settings), old).ring()
+    await SigningKeys(catalog, existing_secret(settings), old).ring()
