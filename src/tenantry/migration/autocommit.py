@@ -22,7 +22,7 @@ from tenantry.db.postgres.session_settings import LIFT_IN_SESSION
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.guard import BlockLeavesTransaction, Guard
-from tenantry.migration.guarded_drivers import IDLE
+from tenantry.migration.guarded_drivers import FAILED, IDLE
 from tenantry.migration.schema_state import BEGUN, log, version
 from tenantry.migration.statements import AutocommitRevision
 
@@ -198,7 +198,8 @@ class AutocommitBlock:
         self, _connection: object, _cursor: object, sql: str, parameters: Any, *_: object
     ) -> tuple[str, Any]:
         """Return the statement to send in place of one of the block."""
-        if not self._guard.is_watching:
+        # After an error in a transaction of the block, the server accepts nothing but its end.
+        if not self._guard.is_watching or _status(self._raw) == FAILED:
             return sql, parameters
         with self._guard.pausing():
             is_done = self._prepare(sql)
@@ -301,5 +302,8 @@ def _is_concurrent(match: re.Match[str]) -> bool:
 
 def _is_idle(raw: Any) -> bool:
     """Return whether no transaction is open; psycopg alone can open one in a block."""
-    info = getattr(raw, "info", None)
-    return getattr(info, "transaction_status", IDLE) == IDLE
+    return _status(raw) == IDLE
+
+
+def _status(raw: Any) -> int:
+    return int(getattr(getattr(raw, "info", None), "transaction_status", IDLE))

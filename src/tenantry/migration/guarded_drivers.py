@@ -26,8 +26,9 @@ _TEXTS = ("query", "statement", "sql")
 _WITHOUT_TEXT = {"callproc": "SELECT", "copy_from": "COPY", "copy_to": "COPY"}
 # The methods of a connection that change its transactions.
 _CHANGING = ("set_autocommit", "set_isolation_level", "set_session", "reset")
-# As libpq defines it.
+# As libpq defines them.
 IDLE = 0
+FAILED = 3
 
 
 class SqliteConnection(sqlite3.Connection):

@@ -215,6 +215,20 @@ SHAPES = [
         engines=POSTGRESQL,
     ),
     shape(
+        "failed_transaction_in_block",
+        _block(
+            'op.execute("BEGIN")',
+            "op.execute(\"INSERT INTO note (text) VALUES ('no')\")",
+            "try:",
+            '    op.execute("SELECT 1 / 0")',
+            "except sa.exc.DBAPIError:",
+            '    op.execute("ROLLBACK")',
+            "see(1)",
+        ),
+        "see(2)",
+        engines=POSTGRESQL,
+    ),
+    shape(
         "block_reads_batches_until_done",
         _block(
             "sql = \"UPDATE note SET text = 'done' WHERE id IN \" \\",
