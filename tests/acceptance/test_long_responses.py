@@ -336,6 +336,19 @@ class TestChunks:
 
                 assert (head.status, head.said["connection"]) == (200, "close")
 
+    async def test_that_are_read_too_slowly_are_reset_for_a_client_without_chunks(
+        self, services: Services
+    ) -> None:
+        making = Making([b'"' + b"a" * SLOWLY_READ_BYTES])
+        making.go_on.set()
+        limits = ConnectionLimits(stall_seconds=0.5)
+        async with door(services, making.handle, limits) as on, on.at.line() as line:
+            line.writer.write(f"GET {PATH} HTTP/1.0\r\nhost: x\r\n\r\n".encode())
+            await on.logged()
+            with pytest.raises(ConnectionResetError):
+                while await line.reader.read(LARGE_BYTES):
+                    pass
+
 
 class TestLongCall:
     async def test_that_is_quick_is_an_answer_like_any(self, services: Services) -> None:

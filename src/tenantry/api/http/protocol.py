@@ -39,7 +39,7 @@ from tenantry.api.http.connections import Connections
 from tenantry.api.http.framing import BadFraming, body_length, body_parser
 from tenantry.api.http.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.http.part_writer import PartWriter
-from tenantry.api.http.rare_clients import close_unchunked, send_expected, send_unchunked
+from tenantry.api.http.rare_clients import reset_at_end, send_expected, send_unchunked
 from tenantry.api.http.refusals import refusal_bytes
 from tenantry.kit.clock import monotonic_seconds
 
@@ -172,7 +172,7 @@ class BoundedProtocol(HttpToolsProtocol):
         is_waiting = is_reading or bool(self.flow.write_paused)
         is_stalled = is_waiting and self._stall.seconds(unread, now) >= limits.stall_seconds
         if is_stalled or (is_reading and now - self._since >= limits.read_seconds):
-            self.transport.abort()
+            self.abort()
         if is_stalled or is_reading:
             return
         seconds = {
@@ -186,7 +186,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if seconds is None or now - self._since < seconds:
             return
         if self._state is CLOSING:
-            self.transport.abort()
+            self.abort()
         else:
             self._close()
 
@@ -237,8 +237,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         cycle.transport = cast("asyncio.Transport", self._writer)
         if version == "1.0":
-            cycle.send = partial(send_unchunked, cycle)  # type: ignore[method-assign]
-            self._writer.close = partial(close_unchunked, cycle, self.transport)
+            cycle.send = partial(send_unchunked, cycle, self.transport)  # type: ignore[method-assign]
         elif cycle.waiting_for_100_continue:
             cycle.send = partial(send_expected, cycle, self._linger_later)  # type: ignore[method-assign]
         if self._is_last:
@@ -323,6 +322,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def abort(self) -> None:
         """Close the connection at once, and discard what the client has not read."""
+        reset_at_end(self.transport)
         self.transport.abort()
 
     def _enter(self, state: State) -> None:

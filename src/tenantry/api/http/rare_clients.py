@@ -13,30 +13,31 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from tenantry.api.envelope import CLOSE
 
 
-async def send_unchunked(cycle: RequestResponseCycle, message: Any) -> None:
+async def send_unchunked(
+    cycle: RequestResponseCycle, transport: asyncio.Transport, message: Any
+) -> None:
     """Send to a client of HTTP/1.0, which reads no chunks: the body ends with the connection.
+
+    Until the body is complete, the end of the connection is a reset, whatever ends it: a client or
+    a proxy would take a connection that is only closed for the end of the body.
 
     Source: RFC 9112, section 7.1.
     """
     cycle.chunked_encoding = False
     if cycle.response_started:
         cycle.expected_content_length = len(message.get("body", b""))
+    if not transport.is_closing():  # or its descriptor may be that of another connection
+        has_more = not cycle.response_started or message.get("more_body", False)
+        reset_at_end(transport, is_on=has_more)
     await RequestResponseCycle.send(cycle, message)
 
 
-def close_unchunked(cycle: RequestResponseCycle, transport: asyncio.Transport) -> None:
-    """Close the connection of a client of HTTP/1.0; reset it if the response is not complete.
-
-    For such a client, and for a proxy, a connection that is only closed is the end of the body.
-    """
-    if cycle.response_complete:
-        transport.close()
-        return
+def reset_at_end(transport: asyncio.Transport, *, is_on: bool = True) -> None:
+    """Let the end of a connection be a reset, which discards what was not sent, or no longer."""
     handle = transport.get_extra_info("socket").fileno()
     # A copy of the descriptor, because `socket` closes its own.
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as copied:
-        copied.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
+        copied.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", is_on, 0))
 
 
 async def send_expected(
