@@ -25,7 +25,7 @@ from tenantry.backup.opening import backups_of
 from tenantry.backup.queueing import Queueing
 from tenantry.catalog import audit, job_cleanup, password_attempts, stored_plans, tenant_counts
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.opening import CatalogUnusable, is_at_head, open_catalog
+from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import limits_of
 from tenantry.catalog.stream import STREAM
@@ -53,6 +53,7 @@ from tenantry.kit import private
 from tenantry.kit.access_log import RecentErrors
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from tenantry.kit.sizes import mark_of
@@ -82,6 +83,10 @@ JOBS_KEPT = timedelta(days=90)
 THREADS_BESIDE = 4
 
 _log = structlog.get_logger(__name__)
+
+
+class CatalogUnusable(Unavailable):
+    """The catalog cannot be reached or migrated."""
 
 
 @dataclass(frozen=True, kw_only=True)

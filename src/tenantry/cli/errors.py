@@ -9,7 +9,6 @@ from tenantry.backup.targets import ArchiveNotFound
 from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
 from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
-from tenantry.catalog.opening import CatalogUnusable
 from tenantry.catalog.records import CredentialsInUse
 from tenantry.catalog.runs import MigrationRunNotFound, RunContinues
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
@@ -20,6 +19,7 @@ from tenantry.fleet.deletion import TenantActive, WrongName
 from tenantry.fleet.lifecycle import ActivationFailed, UnknownServer
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import errors as causes
+from tenantry.services import CatalogUnusable
 from tenantry.settings import BadSettings
 from tenantry.tenant.databases import TenantReadOnly
 from tenantry.tenant.users import EmailInUse, UserNotFound
