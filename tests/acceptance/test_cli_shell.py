@@ -122,7 +122,8 @@ class TestCompletion:
         script = 'eval "$(_TENANTRY_COMPLETE=source_bash tenantry)"\n'
 
         assert _complete(tmp_path, script, "tenantry", "mig") == ["migrate"]
-        assert _complete(tmp_path, script, "tenantry", "migrate", "pl") == ["plan", "plans"]
+        found = _complete(tmp_path, script, "tenantry", "migrate", "pl")
+        assert sorted(found) == ["plan", "plans"]
         assert _complete(tmp_path, script, "tenantry", "tenant", "create", "--owner-e") == [
             "--owner-email"
         ]

@@ -29,7 +29,7 @@ def upgrade(op):
 
 STUCK = """
 import asyncio, os, signal, threading, time
-from tenantry.cli import signals
+from tenantry.cli.serving import signals
 
 signals.INTERRUPT_SECONDS, signals.EXIT_SECONDS_MAX = 0.3, 0.6
 

@@ -1,10 +1,10 @@
 """The state of every tenant: failing by its latest attempt, wherever its database was seen."""
 
 import asyncio
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from tenantry.catalog import runs, tenant_list
 from tenantry.catalog.activity import activity_of

@@ -34,9 +34,11 @@ async def send_unchunked(
 
 def reset_at_end(transport: asyncio.Transport, *, is_on: bool = True) -> None:
     """Let the end of a connection be a reset, which discards what was not sent, or no longer."""
-    handle = transport.get_extra_info("socket").fileno()
+    connection = transport.get_extra_info("socket")
+    if connection is None:  # not every transport has one
+        return
     # A copy of the descriptor, because `socket` closes its own.
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as copied:
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as copied:
         copied.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", is_on, 0))
 
 
