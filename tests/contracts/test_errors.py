@@ -59,7 +59,7 @@ FIXED = {
     for error, code in CODES.items()
     if not issubclass(error, HttpError) and category_of(error) in FIXED_MESSAGES
 }
-# No error has them any more, and none may get them again.
+# Codes of earlier errors: no error may have them again.
 UNUSED = {"block_between_branches"}
 PUBLISHED = Path(__file__).with_name("error_codes.txt")
 EVERY_PARAM = [pytest.param(one, id=f"{one.__module__}.{one.__name__}") for one in EVERY]
