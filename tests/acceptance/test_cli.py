@@ -128,7 +128,7 @@ class TestSettings:
 
     def test_of_another_machine_without_its_secret_key(self, alone: Commands):
         """A command that only reads makes neither a key, which would be wrong, nor a folder."""
-        alone("tenant", "list")
+        alone("admin", "create", ADA, password=PASSWORD)
         catalog = (Path("data") / "catalog.db").resolve()
 
         ended = alone(
@@ -146,6 +146,16 @@ class TestSettings:
 
         assert ended.status == 3
         only_line(ended.stderr)
+
+
+class TestCommandThatOnlyReads:
+    def test_creates_no_catalog(self, tenantry: Commands):
+        for command in ("tenant list", "admin list", "audit list", "migrate history"):
+            ended = tenantry(*command.split())
+
+            assert (ended.status, ended.stdout) == (3, "")
+            assert "no catalog" in only_line(ended.stderr)
+        assert not tenantry.settings.data_dir.exists()
 
 
 class TestAdminCreate:
@@ -208,7 +218,7 @@ class TestAdminCreate:
 
         assert ended.exit_code == 2
         only_line(ended.stderr)
-        assert alone("admin", "list", "--json").data == {"items": []}
+        assert not alone.settings.data_dir.exists()
 
     @pytest.mark.slow
     def test_asks_at_a_terminal_and_shows_nothing_of_it(self, tmp_path: Path):
@@ -337,6 +347,7 @@ class TestTenantShow:
 
     @pytest.mark.parametrize("tenant", ["nobody", "01890a5d-ac96-774b-bcce-b302099a8057"])
     def test_refuses_an_unknown_tenant(self, alone: Commands, tenant: str):
+        alone("admin", "create", ADA, password=PASSWORD)
         ended = alone("tenant", "show", tenant)
 
         assert ended.status == 2

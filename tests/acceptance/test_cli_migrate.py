@@ -287,14 +287,16 @@ class TestMigrateShow:
 
     @pytest.mark.parametrize("run_id", ["nonsense", "01890a5d-ac96-774b-bcce-b302099a8057"])
     def test_refuses_an_unknown_run(self, alone: Commands, run_id: str):
+        alone.create_admin()
+
         ended = alone("migrate", "show", run_id)
 
         assert ended.status == 2
         assert "migrate history" in only_line(ended.stderr)
 
     def test_shows_the_newest_unless_one_is_named(self, alone: Commands):
-        before = alone("migrate", "show")
         alone.create_admin()
+        before = alone("migrate", "show")
         for _ in range(2):
             alone("migrate", "all")
 
@@ -552,6 +554,8 @@ class TestMigrateCancel:
 
 class TestPageSize:
     def test_above_the_maximum_means_the_maximum(self, alone: Commands):
+        alone.create_admin()
+
         page = alone("migrate", "history", "--page-size", "101", "--json").data
 
         assert page["pageSize"] == 100

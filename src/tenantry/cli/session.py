@@ -15,9 +15,8 @@ import typer.main
 
 from tenantry.access.signing import SigningKeys, existing_secret
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.opening import is_at_head, open_catalog
+from tenantry.catalog.opening import check_exists, is_at_head, open_catalog
 from tenantry.db.factory import open_tenant_server
-from tenantry.db.urls import sqlite_path
 from tenantry.db.write_fence import check_not_fenced
 from tenantry.kit import log
 from tenantry.kit.clock import utc_now
@@ -116,12 +115,13 @@ def opened(
 async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
     """Open the catalog for a command that only reads: it writes nothing, not even a heartbeat.
 
-    So it works while the disk is full, or the catalog's server is a standby. A catalog that is new
-    or old is migrated first.
+    So it works while the disk is full, or the catalog's server is a standby. An old catalog is
+    migrated first; a missing one is not created, because the settings may name a wrong place.
 
     Raises:
         BadSettings: A setting is invalid or unknown.
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
+        CatalogMissing: There is none.
         WritesRejected: It was moved to another database, or is being moved.
         WrongSecretKey: The catalog was sealed with another key.
     """
@@ -130,11 +130,9 @@ async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
     servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
     try:
-        path = sqlite_path(settings.catalog)
-        exists = path is None or path.exists()
-        if exists:
-            await check_not_fenced(settings.catalog, timeout_seconds=settings.connect_timeout_s)
-        if not (exists and await is_at_head(catalog)):
+        await check_exists(settings, catalog)
+        await check_not_fenced(settings.catalog, timeout_seconds=settings.connect_timeout_s)
+        if not await is_at_head(catalog):
             async with opened(settings, changes=False):
                 pass
         await catalog.cache.check_epoch()

@@ -144,3 +144,10 @@ def _is_lost_connection(error: BaseException) -> bool:
         return not isinstance(error, TimeoutError) or isinstance(error, ConnectTimeout)
     # libpq gives no SQLSTATE when it cannot connect, or loses the connection.
     return is_of_driver(error, "OperationalError")
+
+
+def is_missing_table(error: BaseException) -> bool:
+    """Return whether *error* says that a table does not exist."""
+    if isinstance(error, sqlite3.OperationalError):
+        return str(error).startswith("no such table")
+    return sqlstate_of(error) == "42P01"

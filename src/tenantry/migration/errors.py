@@ -227,13 +227,6 @@ def is_shared_object_race(error: BaseException) -> bool:
     return state == "XX000" and _message_of(cause) in _CHANGED_CONCURRENTLY
 
 
-def is_missing_table(error: BaseException) -> bool:
-    """Return whether *error* says that a table does not exist."""
-    if isinstance(error, sqlite3.OperationalError):
-        return str(error).startswith("no such table")
-    return sqlstate_of(error) == "42P01"
-
-
 def is_outage(error: BaseException) -> bool:
     """Return whether *error* can be caused by a server that is down, and not by a revision."""
     cause = cause_of(error)

@@ -12,9 +12,9 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.db.copying.schema_listing import LISTINGS, objects_in
+from tenantry.db.outage_errors import is_missing_table
 from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
-from tenantry.migration.errors import is_missing_table
 from tenantry.migration.guard import Guard
 from tenantry.migration.revisions import upgrade
 from tenantry.migration.schema_state import NoVersion, Schema, SchemaState
