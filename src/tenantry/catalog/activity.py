@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from tenantry.catalog import waiting, workers
+from tenantry.catalog import run_claims, workers
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.workers import Published
@@ -85,7 +85,7 @@ async def _away(
             since_ms[name] = min(ms, since_ms.get(name, ms))
     if not since_ms:
         return []
-    names = await waiting.pending_servers(session, run.id)
+    names = await run_claims.pending_servers(session, run.id)
     return [AwayServer(name, _instant(since_ms[name])) for name in names if name in since_ms]
 
 

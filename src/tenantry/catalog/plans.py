@@ -31,7 +31,7 @@ from tenantry.kit.errors import Unavailable
 READ_ONLY = "not attempted: the tenant is read-only"
 DELETED = "not attempted: the tenant was deleted"
 MOVED = "the tenant is on another server, or has another database"
-"""No reason to end: `waiting.follow` corrects the item, and it is claimed again."""
+"""No reason to end: `run_claims.follow` corrects the item, and it is claimed again."""
 
 
 class Selection(msgspec.Struct, frozen=True):

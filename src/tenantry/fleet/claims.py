@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import plans, run_claims, run_tenants, runs, waiting, workers
+from tenantry.catalog import plans, run_claims, run_tenants, runs, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import Recorded
@@ -128,9 +128,10 @@ class Claims:
         If another worker may have started one, all are abandoned: the next worker reads their logs.
         """
         may_have_started = self._is_unconfirmed or self._has_taken_over
-        release = run_claims.abandon if may_have_started else run_claims.release
         with contextlib.suppress(DatabaseUnavailable):
-            await release(self._catalog, self._heartbeat.worker_id)
+            await run_claims.give_up(
+                self._catalog, self._heartbeat.worker_id, may_have_started=may_have_started
+            )
 
     async def close(self, run_id: UUID) -> bool:
         """End some tenants of a stopped run that no process has ever claimed; soon some more.
@@ -200,7 +201,7 @@ class Claims:
             active = await self._runs.of(run, self._catalog)
             if active is None:
                 continue
-            names = await waiting.pending_servers(self._catalog, run.id)
+            names = await run_claims.pending_servers(self._catalog, run.id)
             unknown.update(name for name in names if name not in self._queues)
             left_out = await self._servers_left_out(run, active, unknown.intersection(names))
             for name in names:
@@ -236,7 +237,9 @@ class Claims:
         cannot be distinguished from rows in flight.
         """
         if self._is_unconfirmed and self._in_flight.is_idle:
-            await run_claims.abandon(self._catalog, self._heartbeat.worker_id)
+            await run_claims.give_up(
+                self._catalog, self._heartbeat.worker_id, may_have_started=True
+            )
             self._is_unconfirmed = False
 
     async def _claim_of(
@@ -256,7 +259,7 @@ class Claims:
         withheld = await plans.withheld(self._catalog, run.id, ids) if found else {}
         moved = [one for one, reason in withheld.items() if reason is plans.MOVED]
         if moved:
-            await waiting.follow(self._catalog, run.id, moved, holder)
+            await run_claims.follow(self._catalog, run.id, moved, holder)
             found = [item for item in found if item.tenant_id not in moved]
         self._is_unconfirmed = was_unconfirmed
         queue = self._queue_of(server_name)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import islice
 from uuid import UUID
 
+from tenantry.catalog.run_claims import Returned
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
-from tenantry.catalog.waiting import Returned
 from tenantry.catalog.workers import InWork
 from tenantry.kit.clock import monotonic_seconds
 

@@ -8,12 +8,12 @@ from datetime import datetime
 import msgspec
 import structlog
 
-from tenantry.catalog import run_tenants, waiting
+from tenantry.catalog import run_claims, run_tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
+from tenantry.catalog.run_claims import Returned
 from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
-from tenantry.catalog.waiting import Returned
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
@@ -108,7 +108,7 @@ class OutcomeWriter:
                     recorded = await run_tenants.record(
                         session, ended, worker_id, opened_max=self._pace.opened_max
                     )
-                    await waiting.give_back(session, returned, worker_id)
+                    await run_claims.give_back(session, returned, worker_id)
             except DatabaseUnavailable as error:
                 self._blocked_at = self._blocked_at or monotonic_seconds()
                 _log.warning(

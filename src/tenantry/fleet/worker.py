@@ -15,12 +15,12 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import waiting
+from tenantry.catalog import run_claims
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
+from tenantry.catalog.run_claims import Returned
 from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
-from tenantry.catalog.waiting import Returned
 from tenantry.catalog.workers import Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import outcomes
@@ -245,7 +245,7 @@ class Worker:
         """Return whether the error of a tenant can be that of a move, which waits for no claim."""
         while True:
             try:
-                return await waiting.is_elsewhere(self._catalog, item)
+                return await run_claims.is_elsewhere(self._catalog, item)
             except DatabaseUnavailable:
                 if self._in_flight.is_stopping:
                     return True  # the next worker finds out
