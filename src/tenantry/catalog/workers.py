@@ -85,7 +85,12 @@ class Published(msgspec.Struct, frozen=True):
         return frozenset(one["server"] for one in self.away if one["ms"] is None)
 
 
+class _Now(msgspec.Struct, frozen=True):
+    now_ms: int
+
+
 _now = database_clock_ms()
+_NOW = Statement(sa.select(_now.label("now_ms")), _Now)
 _reported = {"seen_at_ms": _now, **parameters("runs", "away", "in_work", "program")}
 _BEAT = Statement[Any](
     insert(worker)
@@ -146,3 +151,14 @@ async def remove(session: CatalogSession, worker_id: UUID) -> None:
     """Remove a worker that has ended, and workers that died without being removed."""
     await session.execute(_REMOVE, id=worker_id)
     await session.execute(_FORGET)
+
+
+async def now_ms(session: CatalogSession) -> int:
+    """Return the time of the database's clock, in milliseconds since 1970.
+
+    Raises:
+        DatabaseUnavailable: The catalog cannot be reached.
+    """
+    found = await session.fetch_one(_NOW)
+    assert found is not None
+    return found.now_ms

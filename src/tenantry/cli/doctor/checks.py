@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tenantry.access.signing import SigningKeys, WrongSecretKey, read_secret_file
-from tenantry.catalog import clock
 from tenantry.catalog import stream as catalog_stream
+from tenantry.catalog import workers
 from tenantry.catalog.database import Catalog
 from tenantry.cli.doctor.capacity import (
     check_connections,
@@ -179,7 +179,7 @@ async def _check_keys(settings: Settings, catalog: Catalog) -> Finding:
 async def _check_clock(path: Path | None, catalog: Catalog) -> list[Finding]:
     if path is not None:  # a file has the clock of this machine
         return []
-    difference_ms = await clock.now_ms(catalog) - utc_now().timestamp() * 1000
+    difference_ms = await workers.now_ms(catalog) - utc_now().timestamp() * 1000
     detail = f"{abs(difference_ms) / 1000:.1f} s from the clock of the catalog's server."
     if abs(difference_ms) > CLOCK_DIFFERENCE_MS_MAX:
         advice = "Synchronize the clocks of both machines (NTP)."
