@@ -15,11 +15,11 @@ from pathlib import Path
 
 from harness.writer import TABLE, Writer
 from tenantry.backup import moving
-from tenantry.backup.jobs import Progress
 from tenantry.backup.online import Way
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.postgres import find_binaries, own_server
 from testkit.programs import variables

@@ -18,12 +18,9 @@ from tenantry.access.rate_limits import RateLimits
 from tenantry.access.sign_ins import SignIns
 from tenantry.access.signing import SigningKeys, secret_of
 from tenantry.access.tokens import Tokens
-from tenantry.backup import jobs as backup_jobs
-from tenantry.backup.job_worker import JobWorker
-from tenantry.backup.jobs import Copying
+from tenantry.backup.copying import Copying
 from tenantry.backup.opening import backups_of
-from tenantry.backup.queueing import Queueing
-from tenantry.catalog import audit, job_cleanup, password_attempts, stored_plans, tenant_counts
+from tenantry.catalog import audit, jobs, password_attempts, stored_plans, tenant_counts
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.catalog.pace import PACE, Pace
@@ -42,7 +39,6 @@ from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.dry_run import Previewer
 from tenantry.fleet.export import Export
 from tenantry.fleet.fleet_metrics import keep_reading
-from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.fleet.migration_runs import Fleet
 from tenantry.fleet.placement import Placement
@@ -73,6 +69,10 @@ from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.storage import Storage
 from tenantry.tenant.stream import streams_of
+from tenantry.work.heartbeat import Heartbeat
+from tenantry.work.ledger import Ledger
+from tenantry.work.queue import Queue
+from tenantry.work.worker import JobWorker
 
 RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
@@ -108,7 +108,7 @@ class Services:
     adoption: Adoption
     drift: DriftCheck
     copying: Copying
-    queueing: Queueing
+    queue: Queue
     job_worker: JobWorker
     migrator: Migrator
     passwords: Passwords
@@ -179,24 +179,24 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     usage = Usage(catalog)
     migrator = Migrator(threads, time_limits_of(settings), driver=settings.migration_driver)
     heartbeat = Heartbeat(catalog, pace)
+    ledger = Ledger(catalog=catalog, databases=databases, heartbeat=heartbeat)
     metrics = _metrics(catalog, servers, passwords)
     streams = partial(streams_of, settings)
     lifecycle = Lifecycle(
         catalog=catalog,
         databases=databases,
         migrator=migrator,
-        templates=Templates(catalog, databases, migrator, heartbeat.worker_id),
+        templates=Templates(ledger, migrator),
         passwords=passwords,
         placement=Placement(settings.servers),
-        heartbeat=heartbeat,
+        ledger=ledger,
         streams=streams,
     )
     most, each = settings.migrate_concurrency, settings.concurrencies
     connect_seconds = settings.connect_timeout_s
     work_on = partial(Worker, concurrency=each, patience_seconds=settings.server_patience_s)
     worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics, pace=pace)
-    drift = DriftCheck(lifecycle=lifecycle, concurrency=most)
-    copying, queueing, job_worker = backups_of(settings, lifecycle, drift)
+    copying, queue, job_worker = backups_of(settings, ledger, lifecycle)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=most)
     start = partial(Fleet, metrics=metrics, rules=Rules.of(settings), pace=pace)
     return Services(
@@ -213,9 +213,9 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         deletion=Deletion(lifecycle=lifecycle, kept=timedelta(days=settings.deleted_days)),
         export=Export(catalog=catalog, databases=databases, connect_seconds=connect_seconds),
         adoption=Adoption(lifecycle=lifecycle),
-        drift=drift,
+        drift=copying.drift,
         copying=copying,
-        queueing=queueing,
+        queue=queue,
         job_worker=job_worker,
         migrator=migrator,
         passwords=passwords,
@@ -321,12 +321,11 @@ async def _keep_house(services: Services) -> None:
         await services.databases.close_unused()
         try:
             # First what tenants wait for; a purge can wait for a server that is away.
-            await backup_jobs.reap(services.copying)
-            await services.lifecycle.reap()
+            await services.job_worker.reap()
             await services.fleet.remove_unplanned()
             await services.deletion.purge_expired(system_context("housekeeping"))
             await stored_plans.prune(services.catalog, now=utc_now())
-            await job_cleanup.prune(services.catalog, before=utc_now() - JOBS_KEPT)
+            await jobs.prune(services.catalog, before=utc_now() - JOBS_KEPT)
             await services.usage.write()
             await services.sign_ins.write()
             await password_attempts.forget(services.catalog)

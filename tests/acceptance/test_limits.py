@@ -16,11 +16,11 @@ from tenantry.api.door import Api
 from tenantry.api.fair_share import FairShare
 from tenantry.api.table import ENDPOINTS
 from tenantry.backup.cloning import clone
-from tenantry.backup.jobs import Progress
 from tenantry.kit.access_log import AccessLog
 from tenantry.kit.ids import new_id
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work.progress import Progress
 from testkit.raw_sql import Raw
 from tests.acceptance.commands import Commands
 from tests.acceptance.support import (

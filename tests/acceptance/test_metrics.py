@@ -17,7 +17,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenantry.app import app_over
-from tenantry.catalog.jobs import ADD, Job, JobState
+from tenantry.catalog.job_states import Job, JobState
+from tenantry.catalog.jobs import ADD
 from tenantry.catalog.session import CatalogSession
 from tenantry.cli.serving.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
 from tenantry.fleet import fleet_metrics

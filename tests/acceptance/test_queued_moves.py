@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tenantry.catalog.job_cleanup import INTERRUPTED
+from tenantry.catalog.job_states import INTERRUPTED
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
 from tenantry.db.urls import sqlite_path

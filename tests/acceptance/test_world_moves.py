@@ -17,7 +17,6 @@ from tenantry.api.table import ENDPOINTS
 from tenantry.app import app_over
 from tenantry.backup import catalog_moving, moving
 from tenantry.backup.catalog_moving import CatalogMove
-from tenantry.backup.jobs import Progress
 from tenantry.backup.recovery import every_tenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli.demo.stage import BROKEN, Stage, set_stage
@@ -27,6 +26,7 @@ from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.schemas.base import ZipFile
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.postgres import find_binaries
 from tests.conftest import SECRET_KEY, client_of

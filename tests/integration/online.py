@@ -10,11 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from tenantry.backup import dumps, moving
-from tenantry.backup.jobs import Progress
 from tenantry.backup.online import MOVE_LIMITS, MoveLimits, Way
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog import tenant_list, tenants
-from tenantry.catalog.jobs import Job
+from tenantry.catalog.job_states import Job
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.copying import replication
 from tenantry.db.servers import Server as TenantServer
@@ -23,6 +22,7 @@ from tenantry.db.statements import Statement
 from tenantry.kit.pages import Window
 from tenantry.services import Services, system_context
 from tenantry.tenant.databases import TenantReadOnly
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.postgres import SETTINGS, Server, own_server
 

@@ -7,17 +7,17 @@ import secrets
 import signal
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import psycopg
 import pytest
 
 from tenantry.app import app_over
-from tenantry.catalog import audit, deleted_tenants, runs, tenant_list, tenants
-from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
+from tenantry.catalog import audit, deleted_tenants, jobs, runs, tenant_list, tenants
+from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse
 from tenantry.db.inspection import (
     DatabaseMissing,
     DatabaseReserved,
@@ -37,6 +37,7 @@ from tenantry.fleet.adoption import (
     StampContradicted,
     VersionElsewhere,
     VersionMissing,
+    undo,
 )
 from tenantry.fleet.lifecycle import Provisioned, UnknownServer
 from tenantry.kit.errors import Conflict, Invalid, TenantryError
@@ -49,6 +50,7 @@ from tenantry.migration.streams import BadStream
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.stream import STREAM
+from tenantry.work.ledger import PROGRESS_SECONDS, JobCancelled, clear
 from testkit import raw_sql
 from tests.conftest import client_of
 from tests.integration import adopting, projects
@@ -806,6 +808,27 @@ class TestFail:
         assert foreign.own() == before
         assert projects.ours(foreign.url) == []
 
+    @pytest.mark.slow
+    @on_postgresql
+    async def test_is_undone_when_an_admin_cancels_its_job(
+        self, services: Services, adopt: Adopt, foreign: Foreign
+    ):
+        before = foreign.own()
+        with psycopg.connect(foreign.url) as holder:
+            holder.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
+            adopting = asyncio.ensure_future(adopt(foreign.name))
+            while not (found := (await jobs.page(services.catalog, Window(1, 9))).items):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await services.queue.cancel(system_context("ada"), found[0].id)
+            await asyncio.sleep(PROGRESS_SECONDS + 0.3)  # it is read by then
+            holder.rollback()
+        with pytest.raises(JobCancelled):
+            await adopting
+
+        assert foreign.own() == before
+        assert projects.ours(foreign.url) == []
+        assert states(services) == []
+
     @on_sqlite
     async def test_notices_a_write_during_the_copy(self, foreign: Foreign, tmp_path: Path):
         """Without the lock, which it does not need while no process has the file open."""
@@ -894,9 +917,9 @@ class TestReap:
     ):
         """The catalog has committed, and its answer was lost on the way."""
         made = await adopt(foreign.name)
-        adopting = msgspec.structs.replace(made.tenant, state=TenantState.ADOPTING.value)
+        (job,) = (await jobs.page(services.catalog, Window(1, 9))).items
 
-        await services.lifecycle.clear(adopting)
+        await clear(services.copying.ledger, job.id, undo=partial(undo, services.lifecycle))
 
         assert states(services) == ["ready"]
         async with await log_in(services, made):
@@ -979,7 +1002,7 @@ async def cleared(services: Services) -> None:
     """Return when all leftovers are removed."""
     async with asyncio.timeout(CLEARED_SECONDS_MAX):
         while raw_sql.rows(services.settings.catalog, NOT_READY):
-            await services.lifecycle.reap()
+            await services.job_worker.reap()
             await asyncio.sleep(0.1)
 
 

@@ -9,9 +9,9 @@ from typing import BinaryIO
 
 from tenantry.backup import creating
 from tenantry.backup.archive import Sink
-from tenantry.backup.jobs import Progress
 from tenantry.backup.targets import FolderTarget
 from tenantry.services import system_context
+from tenantry.work.progress import Progress
 from tests.conftest import World
 
 WAIT_SECONDS = 20.0
@@ -76,7 +76,7 @@ class TestBackup:
         target = SlowTarget(tmp_path / "archives")
         freeing = asyncio.create_task(free_when_it_waits(target))
 
-        job = await creating.back_up_tenant(
+        job = await creating.back_up(
             system_context("test"),
             world.services.copying,
             world.acme.tenant,
@@ -92,7 +92,7 @@ class TestBackup:
         """With S3 the last one waits for an upload, too."""
         target = RecordingTarget(tmp_path / "archives")
 
-        await creating.back_up_tenant(
+        await creating.back_up(
             system_context("test"),
             world.services.copying,
             world.acme.tenant,

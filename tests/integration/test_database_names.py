@@ -6,10 +6,12 @@ import msgspec
 import pytest
 
 from tenantry.catalog import tenants
+from tenantry.catalog.jobs import ADOPT
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantState
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
-from tenantry.services import Services
+from tenantry.services import Services, system_context
+from tenantry.work.ledger import new_job
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,12 @@ async def test_one_server_may_not(listed: Listed):
 async def test_both_may_be_abandoned(listed: Listed):
     """Abandoned databases do not block the name."""
     catalog, worker_id = listed.services.catalog, listed.services.heartbeat.worker_id
+    ctx = system_context("test")
     both = [await listed.add("acme", "eu"), await listed.add("globex", "us")]
 
     for one in both:
-        await tenants.abandon(catalog, one, worker_id=worker_id)
+        place = (one.server_name, one.database_name)
+        await tenants.condemn(catalog, new_job(ctx, ADOPT, tenant=(one.id, one.name), source=place))
 
     again = msgspec.structs.replace(both[0], id=new_id(), server_name="asia")
     await tenants.add(catalog, again, worker_id=worker_id)

@@ -259,7 +259,7 @@ class TestPurge:
             await age(services, old, WEEK + timedelta(seconds=1))
             await age(services, new, WEEK - timedelta(minutes=5))
 
-            await services.lifecycle.reap()
+            await services.job_worker.reap()
             await services.deletion.purge_expired(system_context("housekeeping"))
 
             assert states(settings) == {"new": "deleted"}
@@ -279,11 +279,11 @@ class TestPurge:
                 with pytest.raises(DatabaseNotDropped, match=r"superuser|permission denied"):
                     await services.deletion.purge(system_context("ada"), deleted, name="acme")
                 assert states(settings)["acme"] == "deleting"
-                await services.lifecycle.reap()
+                await services.job_worker.reap()
                 assert states(settings)["acme"] == "deleting"
                 await services.deletion.purge(system_context("ada"), other, name="other")
                 assert other.database_name not in await all_names(services)
-            await services.lifecycle.reap()
+            await services.job_worker.reap()
 
             assert listed(settings) == set()
             assert deleted.database_name not in await all_names(services)
@@ -312,7 +312,7 @@ class TestPurge:
             with pytest.raises(DeletedTenantNotFound):
                 await undelete(services, deleted)
 
-            await services.lifecycle.reap()
+            await services.job_worker.reap()
 
             assert listed(settings) == set()
             assert deleted.database_name not in await all_names(services)

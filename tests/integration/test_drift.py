@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tenantry.catalog import drift
+from tenantry.catalog.job_queue import DRIFT
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.copying.schema_listing import (
     OBJECTS_MAX,
@@ -394,7 +395,7 @@ class TestOverHttp:
     ):
         changed = settings.model_copy(update={"job_concurrency": 0})
         async with open_services(changed, works=False) as idle:
-            await idle.queueing.check_drift(system_context("test"), None)
+            await idle.queue.add(system_context("test"), DRIFT)
         async with await world.admin() as admin:
             (job,) = (await data(admin, JOBS))["items"]
             assert (await ended(admin, job["id"]))["state"] == "done"

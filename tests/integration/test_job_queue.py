@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tenantry.backup import creating, dumps, jobs
+from tenantry.backup import creating, dumps
 from tenantry.backup.archive import ArchiveWriter, Keys
-from tenantry.backup.jobs import JobCancelled, Progress
+from tenantry.backup.copying import Copying
 from tenantry.backup.targets import FolderTarget
-from tenantry.catalog import job_cleanup, job_queue, tenants
+from tenantry.catalog import job_queue, tenants
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog.job_queue import BACKUP, MOVE, JobEnded
-from tenantry.catalog.jobs import JobState
+from tenantry.catalog.job_states import CANCELLED, INTERRUPTED, JobState
 from tenantry.db.sessions import Session
 from tenantry.db.statements import Statement
 from tenantry.db.urls import sqlite_path
@@ -28,6 +28,9 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work import ledger
+from tenantry.work.ledger import JobCancelled
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import World, provision
@@ -120,20 +123,20 @@ class TestBackup:
         ctx = system_context("test")
         made = await provision(idle, "acme")
 
-        assert await idle.queueing.back_up(ctx, [made.tenant.id]) == 1
-        assert await idle.queueing.back_up(ctx, [made.tenant.id]) == 0
+        assert await idle.queue.back_up(ctx, [made.tenant.id]) == 1
+        assert await idle.queue.back_up(ctx, [made.tenant.id]) == 0
         # The catalog, and then nothing.
-        assert await idle.queueing.back_up(ctx, None) == 1
-        assert await idle.queueing.back_up(ctx, None) == 0
+        assert await idle.queue.back_up(ctx, None) == 1
+        assert await idle.queue.back_up(ctx, None) == 0
 
     async def test_of_one_tenant_is_queued_only_once(self, idle: Services):
         ctx = system_context("test")
         acme, globex = [(await provision(idle, name)).tenant for name in ("acme", "globex")]
 
-        first = await idle.queueing.back_up_tenant(ctx, acme)
-        other = await idle.queueing.back_up_tenant(ctx, globex)
+        first = await idle.queue.add(ctx, BACKUP, tenant=acme)
+        other = await idle.queue.add(ctx, BACKUP, tenant=globex)
 
-        assert await idle.queueing.back_up_tenant(ctx, acme) == first
+        assert await idle.queue.add(ctx, BACKUP, tenant=acme) == first
         assert other.tenant_id == globex.id
 
     async def test_that_cannot_be_written_names_the_reason_of_the_file_system(
@@ -202,13 +205,13 @@ class TestArchives:
         self, world: World, admin: httpx.AsyncClient
     ):
         copying = world.services.copying
-        theirs = jobs.Copying(
+        theirs = Copying(
             **{
                 **{name: getattr(copying, name) for name in copying.__dataclass_fields__},
                 "keys": Keys(["the secret key of another installation"]),
             }
         )
-        job = await creating.back_up_tenant(
+        job = await creating.back_up(
             system_context("test"),
             theirs,
             world.acme.tenant,
@@ -374,14 +377,14 @@ class TestCancel:
     async def test_ends_a_queued_job(self, idle: Services):
         ctx = system_context("test")
         made = await provision(idle, "acme")
-        job = await idle.queueing.back_up_tenant(ctx, made.tenant)
+        job = await idle.queue.add(ctx, BACKUP, tenant=made.tenant)
 
-        await idle.queueing.cancel(ctx, job.id)
+        await idle.queue.cancel(ctx, job.id)
 
         found = await job_rows.get(idle.catalog, job.id)
-        assert (found.state, found.error) == ("failed", job_queue.CANCELLED)
+        assert (found.state, found.error) == ("failed", CANCELLED)
         with pytest.raises(JobEnded):
-            await idle.queueing.cancel(ctx, job.id)
+            await idle.queue.cancel(ctx, job.id)
 
     @pytest.mark.slow
     async def test_stops_a_running_job_and_removes_what_it_has_begun(
@@ -390,12 +393,12 @@ class TestCancel:
         services, name = world.services, "tenantry_" + "e" * 32
         server = services.databases.server("default")
         progress = Progress()
-        job = jobs.new_job(system_context("test"), "verify", progress, database=("default", name))
+        job = ledger.new_job(system_context("test"), "verify", progress, database=("default", name))
 
         created = asyncio.Event()
 
         async def run() -> None:
-            async with jobs.running(services.copying, job, progress):
+            async with ledger.running(services.copying.ledger, job, progress):
                 await server.create(name)
                 created.set()
                 await asyncio.Event().wait()
@@ -408,7 +411,7 @@ class TestCancel:
         with pytest.raises(JobCancelled):
             await asyncio.wait_for(running, WAIT_SECONDS)
         found = await ended(admin, str(job.id))
-        assert (found["state"], found["error"]) == ("failed", job_queue.CANCELLED)
+        assert (found["state"], found["error"]) == ("failed", CANCELLED)
         assert name not in await databases(world)
 
     @pytest.mark.slow
@@ -421,7 +424,7 @@ class TestCancel:
         async def cancel(*_: object, **__: object) -> None:
             (job,) = (await admin.get(JOBS)).json()["data"]["items"]
             await admin.post(f"{JOBS}/{job['id']}/cancel", json={})
-            await asyncio.sleep(2 * jobs.PROGRESS_SECONDS)
+            await asyncio.sleep(2 * ledger.PROGRESS_SECONDS)
 
         if is_named:
             faults.before(creating, "finish_audited", cancel)
@@ -435,9 +438,9 @@ class TestCancel:
 
     async def test_ends_every_queued_job(self, idle: Services):
         ctx = system_context("test")
-        assert await idle.queueing.back_up(ctx, None) == 1
+        assert await idle.queue.back_up(ctx, None) == 1
 
-        assert await idle.queueing.cancel_queued(ctx) == 1
+        assert await idle.queue.cancel_queued(ctx) == 1
 
         (job,) = (await job_rows.page(idle.catalog, Window(1, 9))).items
         assert job.state == JobState.FAILED
@@ -448,7 +451,7 @@ class TestJobWorker:
     async def test_runs_what_another_process_has_queued(
         self, world: World, idle: Services, admin: httpx.AsyncClient
     ):
-        job = await idle.queueing.back_up_tenant(system_context("test"), world.acme.tenant)
+        job = await idle.queue.add(system_context("test"), BACKUP, tenant=world.acme.tenant)
 
         assert (await ended(admin, str(job.id)))["state"] == "done"
 
@@ -456,9 +459,9 @@ class TestJobWorker:
         self, idle: Services, settings: Settings
     ):
         ctx, dead = system_context("test"), new_id()
-        await idle.queueing.back_up(ctx, None)
+        await idle.queue.back_up(ctx, None)
         await job_queue.claim(idle.catalog, BACKUP, worker_id=dead, now=utc_now())
-        await idle.queueing.back_up(ctx, None)
+        await idle.queue.back_up(ctx, None)
 
         async with open_services(settings) as services:
             async with asyncio.timeout(WAIT_SECONDS):
@@ -470,19 +473,19 @@ class TestJobWorker:
 
         assert [(one.state, one.error) for one in found] == [
             ("done", None),
-            ("failed", job_cleanup.INTERRUPTED),
+            ("failed", INTERRUPTED),
         ]
 
     async def test_queues_a_backup_again_when_its_process_is_stopped(self, idle: Services):
         made = await provision(idle, "acme")
-        job = await idle.queueing.back_up_tenant(system_context("test"), made.tenant)
+        job = await idle.queue.add(system_context("test"), BACKUP, tenant=made.tenant)
         worker_id, progress = idle.heartbeat.worker_id, Progress(job.id)
         await job_queue.claim(idle.catalog, BACKUP, worker_id=worker_id, now=utc_now())
         begun = asyncio.Event()
 
         async def run() -> None:
-            new = jobs.new_job(system_context("test"), "backup", progress)
-            async with jobs.running(idle.copying, new, progress):
+            new = ledger.new_job(system_context("test"), "backup", progress)
+            async with ledger.running(idle.copying.ledger, new, progress):
                 begun.set()
                 await asyncio.Event().wait()
 
@@ -497,7 +500,7 @@ class TestJobWorker:
 
     async def test_gives_back_what_it_has_not_begun_when_it_is_stopped(self, idle: Services):
         made = await provision(idle, "acme")
-        job = await idle.queueing.back_up_tenant(system_context("test"), made.tenant)
+        job = await idle.queue.add(system_context("test"), BACKUP, tenant=made.tenant)
         worker_id = idle.heartbeat.worker_id
         await job_queue.claim(idle.catalog, BACKUP, worker_id=worker_id, now=utc_now())
 
@@ -512,7 +515,7 @@ class TestJobWorker:
     async def test_gives_back_what_it_holds_and_does_not_run(self, idle: Services):
         """The response to a claim can be lost."""
         made = await provision(idle, "acme")
-        job = await idle.queueing.back_up_tenant(system_context("test"), made.tenant)
+        job = await idle.queue.add(system_context("test"), BACKUP, tenant=made.tenant)
         worker_id = idle.heartbeat.worker_id
         await job_queue.claim(idle.catalog, BACKUP, worker_id=worker_id, now=utc_now())
 
@@ -560,7 +563,7 @@ class TestPlan:
     ):
         async with services.catalog.begin() as session:
             plans = _plans_of(services, session, faults)
-            await job_cleanup.prune(session, before=utc_now())
+            await job_rows.prune(session, before=utc_now())
 
         [steps] = plans
         assert any("ix_job_finished_at (finished_at<?)" in one for one in steps), steps
@@ -594,9 +597,9 @@ class TestPrune:
         await done(admin, f"{TENANTS}/{tenant.id}/restore", archive=archive, name="acme")
         catalog = world.services.catalog
 
-        await job_cleanup.prune(catalog, before=utc_now() - timedelta(days=1))
+        await job_rows.prune(catalog, before=utc_now() - timedelta(days=1))
         assert len((await job_rows.page(catalog, Window(1, 9))).items) == 2
-        await job_cleanup.prune(catalog, before=utc_now() + timedelta(days=1))
+        await job_rows.prune(catalog, before=utc_now() + timedelta(days=1))
 
         (left,) = (await job_rows.page(catalog, Window(1, 9), tenant_id=tenant.id)).items
         assert left.state == JobState.KEPT

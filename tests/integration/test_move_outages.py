@@ -11,11 +11,10 @@ import msgspec
 import psycopg
 import pytest
 
-from tenantry.backup import jobs, online
-from tenantry.backup.jobs import Progress
+from tenantry.backup import online
 from tenantry.backup.online import PauseTooLong, Way
-from tenantry.catalog import job_cleanup, tenants
 from tenantry.catalog import jobs as job_rows
+from tenantry.catalog import tenants
 from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.postgres_server import PostgresServer
@@ -24,6 +23,8 @@ from tenantry.kit.errors import TenantryError
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work import ledger
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.faults import Faults
 from testkit.postgres import Server, find_binaries
@@ -41,6 +42,7 @@ from tests.integration.online import (
     two_servers,
     url_of,
 )
+from tests.integration.test_runs import SILENCE_MS, set_back
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -86,7 +88,7 @@ async def _new_shop(services: Services) -> Tenant:
 async def _leave_jobs(services: Services, shop: Tenant) -> None:
     """Add jobs of a dead process: restores to the far server, and a move of *shop*."""
     ctx = system_context("test")
-    new = partial(jobs.new_job, ctx, tenant=(shop.id, shop.name))
+    new = partial(ledger.new_job, ctx, tenant=(shop.id, shop.name))
     for number in range(3):
         restore = new("replace", Progress(), database=(FAR, f"tenantry_{number:032x}"))
         await job_rows.add(services.catalog, restore, worker_id=NO_WORKER)
@@ -112,7 +114,7 @@ class TestOutage:
             assert await is_writable(services, shop)
         finally:
             servers[1].start()
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         assert (await newest_job(services)).state == "failed"
         assert await left_over(services) == []
 
@@ -127,7 +129,7 @@ class TestOutage:
             await services.lifecycle.update(system_context("test"), shop, is_read_only=True)
         finally:
             servers[1].start()
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
 
         assert (await newest_job(services)).state == "failed"
         assert (await tenants.get(services.catalog, shop.id)).is_read_only
@@ -151,12 +153,12 @@ class TestOutage:
             faults.before(PostgresServer, name, partial(note, name))
         servers[1].stop("immediate")
         try:
-            await jobs.reap(services.copying)
+            await services.job_worker.reap()
             assert called == [("accept_writes", NEAR), ("drop", FAR)]
             assert await is_writable(services, shop)
         finally:
             servers[1].start()
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         listed = await job_rows.page(services.catalog, Window(1, 9))
         assert {one.state for one in listed.items} == {"failed"}
 
@@ -185,7 +187,7 @@ class TestOutage:
                 await running
             assert done
             assert await is_writable(services, shop)
-            await jobs.reap(services.copying)
+            await services.job_worker.reap()
             assert (await newest_job(services)).state == "failed"
             await services.databases.server(NEAR).drop(shop.database_name)
 
@@ -233,7 +235,7 @@ class TestLoss:
             with pytest.raises(DatabaseUnavailable):
                 await move(services, shop, way=Way.OFFLINE)
 
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         assert await is_writable(services, shop)
         assert await left_over(services) == []
 
@@ -241,11 +243,9 @@ class TestLoss:
         """As if this process had been silent for so long that another one has ended its job."""
 
         async def lose(*_: Any, **__: Any) -> None:
-            job_id = (await newest_job(services)).id
-            await job_cleanup.abandon(
-                services.catalog, job_id, worker_id=services.heartbeat.worker_id
-            )
-            await jobs.reap(services.copying)
+            async with open_services(services.settings, works=False) as other:
+                set_back(services.settings, services.heartbeat.worker_id, SILENCE_MS + 1_000)
+                await other.job_worker.reap()
 
         faults.before(services.databases.server(NEAR), "reject_writes", lose, once=True)
 

@@ -11,16 +11,16 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from tenantry.backup import creating, dumps, jobs, moving, restoring, same_engine
+from tenantry.backup import creating, dumps, moving, replacing, same_engine
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.dumps import CopyDiffers
-from tenantry.backup.jobs import Progress
 from tenantry.backup.online import MOVE_LIMITS, MoveLimits
-from tenantry.backup.restoring import TenantChanged
+from tenantry.backup.replacing import TenantChanged
 from tenantry.backup.targets import FolderTarget
-from tenantry.catalog import deleted_tenants, job_cleanup, job_queue, moves, runs, tenants
+from tenantry.catalog import deleted_tenants, job_queue, moves, runs, tenants
 from tenantry.catalog import jobs as job_rows
-from tenantry.catalog.jobs import Job, TenantMoving
+from tenantry.catalog.job_states import INTERRUPTED, RELEASED, Job
+from tenantry.catalog.jobs import TenantMoving
 from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.sessions import DatabaseUnavailable
@@ -32,6 +32,8 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.tables import user
+from tenantry.work import ledger
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import World
@@ -249,7 +251,7 @@ class TestMove:
             if copied.is_set():
                 job_id = (await newest_job(services)).id
                 await job_queue.cancel(services.catalog, job_id, now=ctx.now)
-                await asyncio.sleep(jobs.PROGRESS_SECONDS + 0.3)  # it is read by then
+                await asyncio.sleep(ledger.PROGRESS_SECONDS + 0.3)  # it is read by then
 
         faults.after(same_engine, "copy", lambda *_, **__: copied.set())
         faults.before(moving, "retry_deadlock", cancel)
@@ -286,7 +288,7 @@ class TestMove:
 
         assert isinstance(first, moving.Moved)
         assert isinstance(second, moving.NotMoved)
-        assert isinstance(second.error, jobs.JobCancelled)
+        assert isinstance(second.error, ledger.JobCancelled)
         assert (await tenants.get(services.catalog, acme.id)).server_name == FAR
         assert await tenants.get(services.catalog, globex.id) == globex
 
@@ -315,10 +317,10 @@ class TestMove:
 
         async def lose(*_: Any, **__: Any) -> None:
             job_id = (await newest_job(services)).id
-            await job_cleanup.abandon(
-                services.catalog, job_id, worker_id=services.heartbeat.worker_id
+            await job_rows.apply(
+                services.catalog, job_id, RELEASED, worker_id=services.heartbeat.worker_id
             )
-            await jobs.reap(other.copying)
+            await other.job_worker.reap()
 
         faults.before(services.databases.server(acme.server_name), "reject_writes", lose)
         with pytest.raises(moving.MoveLost):
@@ -399,12 +401,10 @@ class TestReplace:
         services, ctx = world.services, system_context("ada")
         moved = (await move(services, world.acme.tenant)).tenant
         target = FolderTarget(tmp_path / "archives")
-        job = await creating.back_up_tenant(
-            ctx, services.copying, moved, target, progress=Progress()
-        )
+        job = await creating.back_up(ctx, services.copying, moved, target, progress=Progress())
         archive = io.BytesIO(await asyncio.to_thread(Path(str(job.archive)).read_bytes))
 
-        restored = await restoring.replace(
+        restored = await replacing.replace(
             ctx,
             services.copying,
             ArchiveReader(archive, services.copying.keys),
@@ -524,7 +524,7 @@ class TestReap:
         ctx, name = system_context("test"), "tenantry_" + "e" * 32
         before = await databases(services)
         await services.databases.server(FAR).create(name)
-        job = jobs.new_job(
+        job = ledger.new_job(
             ctx,
             "move",
             Progress(),
@@ -537,19 +537,18 @@ class TestReap:
         await job_rows.add(services.catalog, job, worker_id=NO_WORKER)
         await services.databases.server(acme.server_name).reject_writes(acme.database_name)
 
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
 
         assert await databases(services) == before
         assert await tenants.get(services.catalog, acme.id) == acme
         async with await world.owner(world.acme) as client:
             assert (await client.put(PROFILE, json=CHANGED)).status_code == 200
         ended = await job_rows.get(services.catalog, job.id)
-        assert (ended.state, ended.error) == ("failed", job_cleanup.INTERRUPTED)
+        assert (ended.state, ended.error) == ("failed", INTERRUPTED)
 
     async def test_drops_the_old_database_if_the_process_died_after_the_cut_over(
         self, world: World, other: Services
     ):
-        del other
         services, acme = world.services, world.acme.tenant
         await moving.carry(
             system_context("test"),
@@ -562,8 +561,10 @@ class TestReap:
         job = await newest_job(services)
         assert (job.state, job.database_name) == ("dropping", acme.database_name)
 
-        await job_cleanup.abandon(services.catalog, job.id, worker_id=services.heartbeat.worker_id)
-        await jobs.reap(services.copying)
+        await job_rows.apply(
+            services.catalog, job.id, RELEASED, worker_id=services.heartbeat.worker_id
+        )
+        await other.job_worker.reap()
 
         found = await tenants.get(services.catalog, acme.id)
         assert found.server_name == FAR

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tenantry.backup import creating, moving, restoring
+from tenantry.backup import creating, moving, replacing, restoring
 from tenantry.backup.archive import ArchiveReader
-from tenantry.backup.jobs import Progress
 from tenantry.backup.loading import RevisionsNotConfigured, WrongEngine
 from tenantry.backup.moving import NotMoved
 from tenantry.backup.other_engine import TenantBehind
@@ -24,6 +23,7 @@ from tenantry.db.copying.table_plan import NotCarried
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.postgres import find_binaries
 from tests.conftest import SECRET_KEY, provision
@@ -289,7 +289,7 @@ class TestMoveToSqlite:
 
 
 async def archive_of(services: Services, tenant: Tenant, folder: Path) -> bytes:
-    job = await creating.back_up_tenant(
+    job = await creating.back_up(
         system_context("test"),
         services.copying,
         tenant,
@@ -304,7 +304,7 @@ class TestArchiveFromBeforeAMove:
         self, services: Services, tenant: Tenant, archive: bytes, server_name: str | None
     ) -> Tenant:
         reader = ArchiveReader(io.BytesIO(archive), services.copying.keys)
-        restored = await restoring.replace(
+        restored = await replacing.replace(
             system_context("test"),
             services.copying,
             reader,
@@ -339,7 +339,7 @@ class TestArchiveOfAProject:
             reader = ArchiveReader(io.BytesIO(archive), copying.keys)
 
             with pytest.raises(RevisionsNotConfigured, match=r"revision u1 .*TENANT_MIGRATIONS"):
-                await restoring.restore_as(
+                await restoring.restore(
                     system_context("test"),
                     copying,
                     reader,

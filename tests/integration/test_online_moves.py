@@ -10,12 +10,11 @@ import msgspec
 import psycopg
 import pytest
 
-from tenantry.backup import dumps, jobs, moving, online
+from tenantry.backup import dumps, moving, online
 from tenantry.backup.dumps import CopyDiffers
-from tenantry.backup.jobs import Progress
 from tenantry.backup.moving import MoveFailed
 from tenantry.backup.online import MoveLimits, NotCaughtUp, PauseTooLong, SchemaChanged, Way
-from tenantry.backup.restoring import TenantChanged
+from tenantry.backup.replacing import TenantChanged
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog import tenants
 from tenantry.catalog.tenants import Tenant
@@ -31,6 +30,8 @@ from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work import ledger
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.faults import Faults
 from testkit.postgres import Server, find_binaries
@@ -668,7 +669,7 @@ class TestReap:
     ):
         ctx, name = system_context("test"), "tenantry_" + "e" * 32
         await services.databases.server(FAR).create(name)
-        job = jobs.new_job(
+        job = ledger.new_job(
             ctx,
             "move",
             Progress(),
@@ -700,7 +701,7 @@ class TestReap:
         if is_fenced:
             await services.databases.server(NEAR).reject_writes(shop.database_name)
 
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         reading.kill()
         await reading.wait()
 

@@ -10,13 +10,12 @@ from uuid import UUID
 import httpx
 import pytest
 
-from tenantry.backup import jobs, same_engine
-from tenantry.backup.job_worker import JobWorker
+from tenantry.backup import same_engine
 from tenantry.catalog import job_queue, tenants
 from tenantry.catalog import jobs as job_rows
-from tenantry.catalog.job_cleanup import INTERRUPTED
-from tenantry.catalog.job_queue import BACKUP, CANCELLED, MOVE, OTHER
-from tenantry.catalog.jobs import Job, JobState, TenantMoving
+from tenantry.catalog.job_queue import BACKUP, CLONE, MOVE, OTHER
+from tenantry.catalog.job_states import CANCELLED, INTERRUPTED, Job, JobState
+from tenantry.catalog.jobs import TenantMoving
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
@@ -24,6 +23,8 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import SERVER_DEFAULT, Settings
+from tenantry.work import ledger
+from tenantry.work.worker import JobWorker
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.acceptance.support import Raw, lost
@@ -106,7 +107,12 @@ async def ended_row(services: Services, job_id: UUID) -> Job:
 @asynccontextmanager
 async def working(services: Services) -> AsyncIterator[None]:
     """Run the jobs in the block, and stop as a process that gets a signal."""
-    worker = JobWorker(services.copying, services.queueing.archives, services.drift, concurrency=1)
+    worker = JobWorker(
+        services.copying.ledger,
+        services.queue.kinds,
+        concurrency=1,
+        scratch=services.copying.scratch,
+    )
     task = asyncio.create_task(worker.work())
     try:
         yield
@@ -162,12 +168,12 @@ class TestMove:
     async def test_is_queued_only_once_for_a_tenant(self, idle: Services):
         ctx = system_context("test")
         made = await provision(idle, "acme")
-        await idle.queueing.move(ctx, made.tenant, server_name=FAR)
+        await idle.queue.add(ctx, MOVE, tenant=made.tenant, server_name=FAR)
 
         with pytest.raises(TenantMoving):
-            await idle.queueing.move(ctx, made.tenant, server_name=FAR)
+            await idle.queue.add(ctx, MOVE, tenant=made.tenant, server_name=FAR)
 
-        assert await idle.queueing.move_all(ctx, from_server=NEAR, to_server=FAR) == 0
+        assert await idle.queue.move_all(ctx, from_server=NEAR, to_server=FAR) == 0
 
     async def test_fails_with_the_reason_and_changes_nothing(
         self, world: World, admin: httpx.AsyncClient
@@ -233,7 +239,9 @@ class TestJobWorker:
         begun, released = copied_until
         made = await provision(idle, "acme")
         before = await databases(idle)
-        job = await idle.queueing.move(system_context("test"), made.tenant, server_name=FAR)
+        job = await idle.queue.add(
+            system_context("test"), MOVE, tenant=made.tenant, server_name=FAR
+        )
 
         async with working(idle):
             await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
@@ -255,7 +263,7 @@ class TestJobWorker:
     ):
         ctx, dead = system_context("test"), new_id()
         made = await provision(idle, "acme")
-        killed = await idle.queueing.move(ctx, made.tenant, server_name=FAR)
+        killed = await idle.queue.add(ctx, MOVE, tenant=made.tenant, server_name=FAR)
         await job_queue.claim(idle.catalog, MOVE, worker_id=dead, now=utc_now())
 
         async with open_services(settings) as services:
@@ -263,7 +271,7 @@ class TestJobWorker:
             assert (job.state, job.error) == (JobState.FAILED, INTERRUPTED)
             assert await found(services, made.tenant.id) == made.tenant
 
-            again = await services.queueing.move(ctx, made.tenant, server_name=FAR)
+            again = await services.queue.add(ctx, MOVE, tenant=made.tenant, server_name=FAR)
 
             job = await ended_row(services, again.id)
             assert (job.state, job.error) == (JobState.DONE, None)
@@ -275,7 +283,9 @@ class TestJobWorker:
         """Its database is dropped and its tenant writable again, whenever the catalog is back."""
         made = await provision(idle, "acme")
         before = await databases(idle)
-        job = await idle.queueing.move(system_context("test"), made.tenant, server_name=FAR)
+        job = await idle.queue.add(
+            system_context("test"), MOVE, tenant=made.tenant, server_name=FAR
+        )
         outage, copied = contextlib.ExitStack(), asyncio.Event()
 
         def lose_the_catalog(*_: Any, **__: Any) -> None:
@@ -284,15 +294,17 @@ class TestJobWorker:
 
         faults.after(same_engine, "copy", lose_the_catalog, once=True)
         if is_back_early:  # for the end of the job
-            faults.before(job_queue, "fail", lambda *_, **__: outage.close())
-        worker = JobWorker(idle.copying, idle.queueing.archives, idle.drift, concurrency=1)
+            faults.after(ledger, "clear", lambda *_, **__: outage.close(), once=True)
+        worker = JobWorker(
+            idle.copying.ledger, idle.queue.kinds, concurrency=1, scratch=idle.copying.scratch
+        )
         working = asyncio.create_task(worker.work())
         await asyncio.wait_for(copied.wait(), WAIT_SECONDS)
         await asyncio.sleep(1)  # everything that ends the job fails
         outage.close()
         async with asyncio.timeout(WAIT_SECONDS):
             while (await job_rows.get(idle.catalog, job.id)).finished_at is None:
-                await jobs.reap(idle.copying)
+                await idle.job_worker.reap()
                 await asyncio.sleep(0.05)
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -306,9 +318,9 @@ class TestJobWorker:
     async def test_claims_a_restore_while_moves_and_backups_wait(self, idle: Services):
         ctx = system_context("test")
         made = await provision(idle, "acme")
-        await idle.queueing.move_all(ctx, from_server=NEAR, to_server=FAR)
-        await idle.queueing.back_up(ctx, None)
-        clone = await idle.queueing.clone(ctx, made.tenant, name="copy", server_name=None)
+        await idle.queue.move_all(ctx, from_server=NEAR, to_server=FAR)
+        await idle.queue.back_up(ctx, None)
+        clone = await idle.queue.add(ctx, CLONE, tenant=made.tenant, name="copy")
 
         claimed = [
             await job_queue.claim(idle.catalog, lane, worker_id=new_id(), now=utc_now())

@@ -13,13 +13,12 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from tenantry.backup import creating, jobs, loading, recovery, restoring
+from tenantry.backup import creating, loading, recovery, replacing, restoring
 from tenantry.backup.archive import ArchiveReader
-from tenantry.backup.jobs import Progress
 from tenantry.backup.targets import FolderTarget
-from tenantry.catalog import deleted_tenants, job_cleanup, moves, runs, tenants
+from tenantry.catalog import deleted_tenants, moves, runs, tenants
 from tenantry.catalog import jobs as job_rows
-from tenantry.catalog.jobs import Job
+from tenantry.catalog.job_states import INTERRUPTED, MADE_READ_ONLY, RELEASED, Job
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.sessions import DatabaseUnavailable
@@ -31,6 +30,8 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work import ledger
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.acceptance.support import (
@@ -57,7 +58,7 @@ async def _archive(world: World, tmp_path: Path) -> bytes:
     """An archive of acme, which has lost its only post since."""
     services = world.services
     target = FolderTarget(tmp_path / "archives")
-    job = await creating.back_up_tenant(
+    job = await creating.back_up(
         system_context("test"), services.copying, world.acme.tenant, target, progress=Progress()
     )
     raw_sql.run(url_of(services, world.acme.tenant), "DELETE FROM tenantry_post")
@@ -94,7 +95,7 @@ async def replace(
 ) -> Any:
     reader = ArchiveReader(kind(archive), services.copying.keys)
     ctx = system_context("test")
-    return await restoring.replace(
+    return await replacing.replace(
         ctx if now is None else msgspec.structs.replace(ctx, now=now),
         services.copying,
         reader,
@@ -106,8 +107,13 @@ async def replace(
 
 async def restore_back(services: Services, archive: bytes) -> restoring.Restored:
     reader = ArchiveReader(io.BytesIO(archive), services.copying.keys)
-    return await restoring.restore_back(
-        system_context("test"), services.copying, reader, server_name=None, progress=Progress()
+    return await restoring.restore(
+        system_context("test"),
+        services.copying,
+        reader,
+        name=None,
+        server_name=None,
+        progress=Progress(),
     )
 
 
@@ -240,13 +246,13 @@ class TestReplace:
 
         async def take_over(session: Any, *_: Any, **__: Any) -> None:
             job = (await job_rows.page(session, Window(1, 1))).items[0]
-            await job_cleanup.abandon(session, job.id, worker_id=services.heartbeat.worker_id)
+            await job_rows.apply(session, job.id, RELEASED, worker_id=services.heartbeat.worker_id)
 
         faults.before(moves, "move", take_over)
-        with pytest.raises(jobs.JobLost):
+        with pytest.raises(ledger.JobLost):
             await replace(services, tenant, archive)
 
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         found = await tenants.get(services.catalog, tenant.id)
         assert found.database_name == tenant.database_name
         assert await databases(services, tenant) == before
@@ -274,7 +280,7 @@ class TestReplace:
         before = await databases(services, tenant)
         suspended = await services.lifecycle.update(system_context("ada"), tenant, is_active=False)
 
-        with pytest.raises(restoring.TenantChanged):
+        with pytest.raises(replacing.TenantChanged):
             await replace(services, tenant, archive)
 
         assert await tenants.get(services.catalog, tenant.id) == suspended
@@ -289,9 +295,7 @@ class TestReplace:
         async with open_services(gated, works=False) as services:
             [old] = await gates.tenants(services, 1)
             ctx, target = system_context("ada"), FolderTarget(tmp_path / "archives")
-            job = await creating.back_up_tenant(
-                ctx, services.copying, old, target, progress=Progress()
-            )
+            job = await creating.back_up(ctx, services.copying, old, target, progress=Progress())
             gate.build()
             gate.open()
             run_id = await services.fleet.plan(ctx, triggered_by="ada")
@@ -317,7 +321,7 @@ class TestReplace:
         with pytest.raises(DatabaseUnavailable):
             await replace(services, tenant, archive)
 
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         found = await tenants.get(services.catalog, tenant.id)
         assert found.is_active
         assert raw_sql.rows(url_of(services, found), COUNT) == [(1,)]
@@ -340,9 +344,7 @@ class TestRestoreBack:
         services, ctx, acme = world.services, system_context("test"), world.acme.tenant
         renamed = await services.lifecycle.update(ctx, acme, name="renamed", is_active=False)
         target = FolderTarget(tmp_path / "archives")
-        job = await creating.back_up_tenant(
-            ctx, services.copying, renamed, target, progress=Progress()
-        )
+        job = await creating.back_up(ctx, services.copying, renamed, target, progress=Progress())
         newer = await asyncio.to_thread(Path(str(job.archive)).read_bytes)
         await services.deletion.delete(ctx, renamed, name="renamed")
         deleted = await deleted_tenants.get(services.catalog, acme.id)
@@ -382,7 +384,7 @@ class TestPurge:
 
         deleted = await deleted_tenants.get(services.catalog, acme.id)
         await services.deletion.purge(ctx, deleted, name="acme")
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         ended = await until(
             lambda: job_rows.get(services.catalog, kept.id),
             lambda found: found.state == "done",
@@ -404,7 +406,7 @@ class TestReap:
         server = services.databases.server(tenant.server_name)
         await server.create(name)
         suspended = await services.lifecycle.update(ctx, tenant, is_active=False)
-        job = jobs.new_job(
+        job = ledger.new_job(
             ctx,
             "replace",
             Progress(),
@@ -415,7 +417,7 @@ class TestReap:
         await job_rows.add(services.catalog, job, worker_id=NO_WORKER)
         assert not suspended.is_active
 
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         # The background task of these services may have taken the job first.
         await until(
             lambda: job_rows.get(services.catalog, job.id),
@@ -425,7 +427,7 @@ class TestReap:
         assert name not in await databases(services, tenant)
         assert (await tenants.get(services.catalog, tenant.id)).is_active
         ended = await job_rows.get(services.catalog, job.id)
-        assert (ended.state, ended.error) == ("failed", job_cleanup.INTERRUPTED)
+        assert (ended.state, ended.error) == ("failed", INTERRUPTED)
 
     @pytest.fixture
     async def lost(self, world: World) -> Job:
@@ -433,7 +435,7 @@ class TestReap:
         services, tenant = world.services, world.acme.tenant
         ctx = system_context("test")
         await services.lifecycle.update(ctx, tenant, is_active=False)
-        job = jobs.new_job(ctx, "replace", Progress(), tenant=(tenant.id, tenant.name))
+        job = ledger.new_job(ctx, "replace", Progress(), tenant=(tenant.id, tenant.name))
         job = msgspec.structs.replace(job, has_suspended=True, server_name=tenant.server_name)
         await job_rows.add(services.catalog, job, worker_id=NO_WORKER)
         return job
@@ -475,7 +477,7 @@ class TestReap:
         """Return a job after its cleanup, by this process or by the services' own."""
 
         async def found() -> Job:
-            await jobs.reap(services.copying)
+            await services.job_worker.reap()
             return await job_rows.get(services.catalog, lost.id)
 
         return await until(found, lambda one: one.finished_at is not None)
@@ -525,7 +527,7 @@ class TestRestoreCatalog:
                 deleted_at=LONG_AGO if state is TenantState.DELETED else None,
             )
             await server.create(one.database_name)
-            held_by = services.copying.heartbeat.worker_id
+            held_by = services.heartbeat.worker_id
             await tenants.add(services.catalog, one, worker_id=held_by)
             names.add(one.database_name)
 
@@ -533,7 +535,7 @@ class TestRestoreCatalog:
         elsewhere = elsewhere.model_copy(update={"deleted_days": 7})
         url = elsewhere.catalog
         async with open_services(elsewhere, works=False) as restored:
-            await restored.lifecycle.reap()
+            await restored.job_worker.reap()
             await restored.deletion.purge_expired(ctx)
 
         assert names <= await databases(services, world.acme.tenant)
@@ -553,7 +555,7 @@ class TestRestoreCatalog:
         server, copy = services.databases.server(tenant.server_name), f"tenantry_{new_id().hex}"
         await server.create(copy)
         source = (tenant.server_name, tenant.database_name)
-        job = jobs.new_job(
+        job = ledger.new_job(
             ctx,
             "move",
             Progress(),
@@ -561,16 +563,16 @@ class TestRestoreCatalog:
             database=(tenant.server_name, copy),
             source=source,
         )
-        worker_id = services.copying.heartbeat.worker_id
+        worker_id = services.heartbeat.worker_id
         await job_rows.add(services.catalog, job, worker_id=worker_id)
         async with services.catalog.change(ctx, "tenant.update", tenant.id) as session:
-            await job_rows.note_read_only(session, job.id, worker_id=worker_id)
+            await job_rows.apply(session, job.id, MADE_READ_ONLY, worker_id=worker_id)
             assert await moves.freeze(session, tenant) is not None
         await server.reject_writes(tenant.database_name)
 
         elsewhere = await recovered(services, settings, new_database, tmp_path)
         async with open_services(elsewhere, works=False) as restored:
-            await jobs.reap(restored.copying)
+            await restored.job_worker.reap()
             now = await tenants.get(restored.catalog, tenant.id)
             ended = await job_rows.get(restored.catalog, job.id)
 
@@ -611,7 +613,7 @@ async def recovered(
     """Back up the catalog, restore it elsewhere, and return the settings with it."""
     ctx, copying = system_context("test"), services.copying
     target = FolderTarget(tmp_path / "archives")
-    job = await creating.back_up_catalog(ctx, copying, target, progress=Progress())
+    job = await creating.back_up(ctx, copying, None, target, progress=Progress())
     archive = await asyncio.to_thread(Path(str(job.archive)).read_bytes)
     is_file = sqlite_path(settings.catalog) is not None
     url = f"sqlite:///{tmp_path / 'restored.db'}" if is_file else new_database()

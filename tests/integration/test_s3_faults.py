@@ -11,7 +11,8 @@ from tenantry.backup.archive import Keys
 from tenantry.backup.archives import Archives
 from tenantry.backup.s3 import S3Target, S3Unavailable
 from tenantry.catalog import jobs
-from tenantry.catalog.job_queue import CANCELLED
+from tenantry.catalog.job_queue import BACKUP
+from tenantry.catalog.job_states import CANCELLED
 from tenantry.kit.pages import Window
 from tenantry.kit.stopping import entered_in_thread, run_in_thread
 from tenantry.services import open_services, system_context
@@ -99,12 +100,12 @@ class TestCancel:
         async with open_services(stored) as services:
             made = await provision(services, "acme")
             storage.fault, storage.after = "silent", after
-            job = await services.queueing.back_up_tenant(ctx, made.tenant)
+            job = await services.queue.add(ctx, BACKUP, tenant=made.tenant)
             async with asyncio.timeout(20):
                 while len(storage.requests) <= after:  # noqa: ASYNC110 - of another thread
                     await asyncio.sleep(0.01)
             began = time.monotonic()
-            await services.queueing.cancel(ctx, job.id)
+            await services.queue.cancel(ctx, job.id)
             async with asyncio.timeout(20):
                 found = await jobs.get(services.catalog, job.id)
                 while found.finished_at is None:

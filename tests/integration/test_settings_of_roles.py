@@ -9,7 +9,6 @@ import pytest
 
 from tenantry.backup import cloning, creating, moving, restoring
 from tenantry.backup.archive import ArchiveReader
-from tenantry.backup.jobs import Progress
 from tenantry.backup.targets import FolderTarget
 from tenantry.catalog import tenant_list
 from tenantry.catalog.tenants import Tenant
@@ -18,6 +17,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.postgres import find_binaries
 from testkit.revisions import AlembicFolder
@@ -144,10 +144,10 @@ async def test_no_setting_of_a_role_changes_what_tenantry_does(
         assert raw_sql.rows(url_of(services, acme), READ) == KEPT
 
         target = FolderTarget(tmp_path / "archives")
-        job = await creating.back_up_tenant(ctx, copying, acme, target, progress=Progress())
+        job = await creating.back_up(ctx, copying, acme, target, progress=Progress())
         archive = await asyncio.to_thread(Path(str(job.archive)).read_bytes)
         reader = ArchiveReader(io.BytesIO(archive), copying.keys)
-        restored = await restoring.restore_as(
+        restored = await restoring.restore(
             ctx, copying, reader, name="restored", server_name=None, progress=Progress()
         )
         cloned = await cloning.clone(ctx, copying, acme, name="cloned", progress=Progress())

@@ -15,11 +15,11 @@ from pydantic import SecretStr
 
 from tenantry.backup import creating
 from tenantry.backup.creating import DiskNearlyFull
-from tenantry.backup.jobs import Progress
 from tenantry.backup.targets import FolderTarget
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.storage import MEASURED_SECONDS
+from tenantry.work.progress import Progress
 from testkit.postgres import connected
 from tests.acceptance.support import (
     OWN_POSTS,
@@ -122,10 +122,10 @@ class TestMark:
             done(await owner.delete(f"{OWN_POSTS}/{first}"))
             ctx, archives = system_context("test"), FolderTarget(disk / "backups")
             with pytest.raises(DiskNearlyFull):
-                await creating.back_up_tenant(
+                await creating.back_up(
                     ctx, services.copying, world.acme.tenant, archives, progress=Progress()
                 )
-            await creating.back_up_tenant(
+            await creating.back_up(
                 ctx, services.copying, world.globex.tenant, archives, progress=Progress()
             )
             await others_work(world, owner)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tenantry.catalog import tenants as catalog_tenants
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.stream import STREAM
@@ -114,16 +113,13 @@ class TestDraft:
         self, settings: Settings, faults: Faults
     ):
         async with open_services(settings, works=False) as services:
-            faults.before(
-                catalog_tenants,
-                "remove_unseen",
-                lambda *_, **__: services.lifecycle.reap(),
-                once=True,
-            )
+            server = services.databases.server("default")
+            faults.after(server, "publish", lambda *_, **__: services.job_worker.reap(), once=True)
 
-            await provision(services, "acme")
+            made = await provision(services, "acme")
 
-            assert services.lifecycle.templates.uncleared == {}
+            assert services.copying.ledger.busy == set()
+            assert made.tenant.name == "acme"
 
 
 class TestContent:

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from tenantry.catalog import tenants
+from tenantry.catalog import jobs
 from tenantry.cli.doctor.findings import Finding, State
 from tenantry.cli.doctor.unowned import check_unowned
 from tenantry.db.sessions import DatabaseUnavailable
@@ -18,7 +18,7 @@ from tests.conftest import provision
 from tests.integration.test_deletion import delete
 from tests.integration.test_lifecycle import all_names
 
-DRAFTS = "SELECT count(*) FROM tenant WHERE state = 'provisioning'"
+DRAFTS = "SELECT count(*) FROM job WHERE kind = 'template'"
 
 
 async def _found(services: Services) -> list[Finding]:
@@ -71,30 +71,33 @@ class TestCheckUnowned:
 
             assert (found.check, found.state) == ("unfinished tenants", State.WARNING)
             assert made.tenant.database_name in found.detail
-            await services.lifecycle.reap()
+            await services.job_worker.reap()
             assert await _found(services) == []
 
 
 class TestDraftOfATemplate:
-    @pytest.mark.parametrize("lost", ["abandon", "remove_unseen"])
+    @pytest.mark.parametrize("is_published", [False, True])
     async def test_is_removed_by_its_own_process(
-        self, ordinary: Settings, faults: Faults, lost: str
+        self, ordinary: Settings, faults: Faults, *, is_published: bool
     ):
-        """The catalog is away when the draft is abandoned, or when it was published."""
+        """The catalog is away when the draft could not be published, or when it was."""
         async with open_services(ordinary, works=False) as services:
+            is_away = True
 
             def lose(*_: object, **__: object) -> None:
-                raise DatabaseUnavailable
+                if is_away:
+                    raise DatabaseUnavailable
 
             server = services.databases.server("default")
-            if lost == "abandon":
+            if not is_published:
                 faults.before(server, "publish", lose, once=True)
-            faults.before(tenants, lost, lose, once=True)
+            faults.before(jobs, "apply", lose)
             with contextlib.suppress(Exception):
                 await provision(services, "acme")
             assert raw_sql.rows(ordinary.catalog, DRAFTS) == [(1,)]
 
-            await services.lifecycle.reap()
+            is_away = False
+            await services.job_worker.reap()
 
             assert raw_sql.rows(ordinary.catalog, DRAFTS) == [(0,)]
             assert not [one for one in await all_names(services) if "draft" in one]

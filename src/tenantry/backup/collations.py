@@ -7,8 +7,8 @@ from functools import partial
 from uuid import UUID
 
 from tenantry.backup import dumps
+from tenantry.backup.copying import Copying
 from tenantry.backup.dumps import POSTGRESQL
-from tenantry.backup.jobs import Copying
 from tenantry.catalog import audit, tenants
 from tenantry.db.audit_log import Changes
 from tenantry.db.postgres import collations

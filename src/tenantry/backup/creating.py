@@ -7,10 +7,11 @@ import msgspec
 
 from tenantry.backup import dumps
 from tenantry.backup.archive import ArchiveWriter, Header, Manifest
-from tenantry.backup.jobs import Copying, Progress, finish_audited, new_job, running
+from tenantry.backup.copying import Copying
 from tenantry.backup.targets import Destination, archive_name
-from tenantry.catalog import records
-from tenantry.catalog.jobs import Job
+from tenantry.catalog import records, tenants
+from tenantry.catalog.job_queue import BACKUP, JobOptions
+from tenantry.catalog.job_states import Job
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.context import OperationContext
@@ -19,6 +20,8 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
 from tenantry.kit.sizes import FreeSpaceMark, space_above
 from tenantry.kit.stopping import entered_in_thread, run_in_thread
+from tenantry.work.ledger import finish_audited, new_job, running
+from tenantry.work.progress import Progress
 
 TENANT, CATALOG = "tenant", "catalog"
 
@@ -31,15 +34,26 @@ class CatalogRecord(msgspec.Struct, frozen=True):
     """The record of an archive of the catalog: everything is in its database."""
 
 
-async def back_up_tenant(
+async def run(
+    copying: Copying, ctx: OperationContext, job: Job, _options: JobOptions, progress: Progress
+) -> None:
+    """Run a queued backup."""
+    tenant_id, target = job.tenant_id, await copying.archives.target()
+    tenant = None if tenant_id is None else await tenants.get(copying.catalog, tenant_id)
+    await back_up(ctx, copying, tenant, target, progress=progress)
+
+
+async def back_up(
     ctx: OperationContext,
     copying: Copying,
-    tenant: Tenant,
+    tenant: Tenant | None,
     target: Destination,
     *,
     progress: Progress,
 ) -> Job:
-    """Write an archive of a tenant, which is served during the backup.
+    """Write an archive of a tenant, which is served during the backup; of the catalog if None.
+
+    That of the catalog has tenants, credentials, admins, runs and the audit log.
 
     Raises:
         DatabaseUnavailable: Its database cannot be read.
@@ -47,33 +61,12 @@ async def back_up_tenant(
         OSError: The archive cannot be written.
         DiskNearlyFull: Less than half of the mark would stay free on a disk.
     """
-    record = await records.read(copying.catalog, tenant)
-    url = copying.databases.server(tenant.server_name).url(tenant.database_name)
-    return await _back_up(ctx, copying, target, progress, url=url, record=record, tenant=tenant)
-
-
-async def back_up_catalog(
-    ctx: OperationContext, copying: Copying, target: Destination, *, progress: Progress
-) -> Job:
-    """Write an archive of the catalog: tenants, credentials, admins, runs, the audit log.
-
-    Raises:
-        Exception: As for `back_up_tenant`.
-    """
-    url, record = copying.catalog_url, CatalogRecord()
-    return await _back_up(ctx, copying, target, progress, url=url, record=record, tenant=None)
-
-
-async def _back_up(
-    ctx: OperationContext,
-    copying: Copying,
-    target: Destination,
-    progress: Progress,
-    *,
-    url: str,
-    record: msgspec.Struct,
-    tenant: Tenant | None,
-) -> Job:
+    record: msgspec.Struct
+    if tenant is None:
+        url, record = copying.catalog_url, CatalogRecord()
+    else:
+        url = copying.databases.server(tenant.server_name).url(tenant.database_name)
+        record = await records.read(copying.catalog, tenant)
     header = Header(
         id=new_id(),
         key_id=copying.keys.current_id,
@@ -87,8 +80,8 @@ async def _back_up(
     )
     name = archive_name(header)
     of = (header.tenant_id, header.tenant_name)
-    job = new_job(ctx, "backup", progress, tenant=of, archive=target.place(name))
-    async with running(copying, job, progress):
+    job = new_job(ctx, BACKUP, progress, tenant=of, archive=target.place(name))
+    async with running(copying.ledger, job, progress):
         async with entered_in_thread(target.writing(name)) as sink:
             writer = await run_in_thread(lambda _stop: ArchiveWriter(sink, copying.keys, header))
             await run_in_thread(lambda _stop: writer.add_record(record))
@@ -96,7 +89,7 @@ async def _back_up(
             await asyncio.sleep(0)  # a cancellation from before ends the job here
             progress.is_final = target.names_at_once  # next, the archive gets its name
         progress.is_final = True
-        return await finish_audited(ctx, copying, job, progress, "backup.create")
+        return await finish_audited(ctx, copying.ledger, job, progress, "backup.create")
 
 
 async def _write(

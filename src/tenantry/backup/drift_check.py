@@ -1,15 +1,28 @@
 """Check for drift as a job: it has progress, can be cancelled, and survives its process."""
 
-from tenantry.backup.jobs import Copying, Progress, finish_audited, new_job, running
+from tenantry.backup.copying import Copying
+from tenantry.catalog import tenants
+from tenantry.catalog.job_queue import DRIFT, JobOptions
+from tenantry.catalog.job_states import Job
 from tenantry.catalog.tenants import Tenant
-from tenantry.fleet.drift import DriftCheck, DriftReport
+from tenantry.fleet.drift import DriftReport
 from tenantry.kit.context import OperationContext
+from tenantry.work.ledger import finish_audited, new_job, running
+from tenantry.work.progress import Progress
+
+
+async def run(
+    copying: Copying, ctx: OperationContext, job: Job, _options: JobOptions, progress: Progress
+) -> None:
+    """Run a queued check: of one tenant, or of all."""
+    catalog, tenant_id = copying.catalog, job.tenant_id
+    tenant = None if tenant_id is None else await tenants.get(catalog, tenant_id)
+    await check_drift(ctx, copying, DriftReport(), tenant=tenant, progress=progress)
 
 
 async def check_drift(
     ctx: OperationContext,
     copying: Copying,
-    check: DriftCheck,
     report: DriftReport,
     *,
     tenant: Tenant | None,
@@ -23,8 +36,8 @@ async def check_drift(
         Exception: As for `DriftCheck.check`, and for `running`.
     """
     of = (None, None) if tenant is None else (tenant.id, tenant.name)
-    job = new_job(ctx, "drift", progress, tenant=of)
+    job = new_job(ctx, DRIFT, progress, tenant=of)
     progress.report = report
-    async with running(copying, job, progress):
-        await check.check(ctx, report, only=tenant)
-        await finish_audited(ctx, copying, job, progress, "drift.check")
+    async with running(copying.ledger, job, progress):
+        await copying.drift.check(ctx, report, only=tenant)
+        await finish_audited(ctx, copying.ledger, job, progress, "drift.check")

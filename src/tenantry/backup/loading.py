@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from tenantry.backup import dumps
 from tenantry.backup.archive import ArchiveReader, Header
+from tenantry.backup.copying import Copying
 from tenantry.backup.dumps import POSTGRESQL, Contents
-from tenantry.backup.jobs import Copying, Progress
+from tenantry.catalog.job_queue import JobOptions
 from tenantry.catalog.records import TenantRecord
 from tenantry.db.copying.survey import Survey
 from tenantry.db.postgres.tools import PostgresTools
@@ -19,6 +20,7 @@ from tenantry.migration.errors import explain
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import sessions
+from tenantry.work.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,20 @@ class RevisionsNotConfigured(Conflict):
 
 class NotATenant(Invalid):
     """The archive is of the catalog, and not of a tenant."""
+
+
+async def tenant_header(copying: Copying, options: JobOptions) -> Header:
+    """Return the header of the archive that a queued job restores.
+
+    Raises:
+        NotATenant: The archive is of the catalog.
+        ArchiveNotFound, ArchiveForeign, ArchiveDamaged, ArchiveNewer: It is not used.
+        S3Missing, S3Unavailable: The target cannot be read.
+    """
+    header = await copying.archives.header(options.archive or "")
+    if header.kind != "tenant":
+        raise NotATenant
+    return header
 
 
 async def read_record(reader: ArchiveReader) -> TenantRecord:
@@ -75,6 +91,16 @@ def check_revisions(copying: Copying, header: Header) -> None:
         )
 
 
+def check_server(copying: Copying, server_name: str | None) -> None:
+    """Check that there is a tenant server of this name, unless it is None.
+
+    Raises:
+        UnknownServer: There is none.
+    """
+    if server_name is not None and server_name not in copying.databases.server_names:
+        raise UnknownServer
+
+
 def server_of_engine(copying: Copying, engine: str, wanted: str | None) -> str:
     """Return the name of a tenant server for data of an engine: *wanted*, if that is not None.
 
@@ -85,8 +111,7 @@ def server_of_engine(copying: Copying, engine: str, wanted: str | None) -> str:
         WrongEngine: The server, or every server, is of the other engine.
     """
     names = copying.databases.server_names
-    if wanted is not None and wanted not in names:
-        raise UnknownServer
+    check_server(copying, wanted)
     candidates = [wanted] if wanted else [SERVER_DEFAULT, *sorted(names)]
     for name in candidates:
         if name in names and engine_of(copying.databases.server(name)) == engine:

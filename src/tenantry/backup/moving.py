@@ -6,27 +6,19 @@ server, and the other database is named by the job, which any process cleans up.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tenantry.backup import dumps, loading, online, other_engine, same_engine
-from tenantry.backup.jobs import (
-    Copying,
-    JobCancelled,
-    Progress,
-    drop_old,
-    lift_if_lost,
-    new_job,
-    reason_of,
-    running,
-)
+from tenantry.backup.copying import Copying
+from tenantry.backup.move_undo import lift_if_lost, undo
 from tenantry.backup.online import MOVE_LIMITS, MoveLimits, Way
-from tenantry.backup.restoring import TenantChanged
-from tenantry.catalog import jobs, moves
-from tenantry.catalog.jobs import Job
+from tenantry.backup.replacing import TenantChanged
+from tenantry.catalog import job_states, jobs, moves, tenants
+from tenantry.catalog.job_queue import MOVE, JobOptions
+from tenantry.catalog.job_states import Job, JobState
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
@@ -36,15 +28,22 @@ from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.work.ledger import (
+    JobCancelled,
+    JobLost,
+    drop_old,
+    new_job,
+    note_event,
+    reason_of,
+    running,
+)
+from tenantry.work.progress import Progress
+from tenantry.work.worker import ENDED_AT_ONCE
 
-COPIED_AT_ONCE = 4
-"""Tenants that `move_all` copies at the same time."""
-MOVED_AT_ONCE = 64
-"""Including those that only wait until every process knows the new database."""
+COPIED_AT_ONCE = 4  # tenants, by `move_all`
 # Every process has read the epoch again, or bypasses its cache.
 KNOWN_SECONDS = PACE.known_seconds
-MADE_READ_ONLY = [{"field": "isReadOnly", "old": False, "new": True}]
-"""The change in the audit log."""
+MADE_READ_ONLY = [{"field": "isReadOnly", "old": False, "new": True}]  # for the audit log
 
 
 class SameServer(Invalid):
@@ -91,6 +90,27 @@ class NotMoved:
 
     tenant: Tenant
     error: TenantryError
+
+
+async def check(copying: Copying, job: Job, options: JobOptions) -> Job:
+    """Check the tenant servers of a queued move.
+
+    Raises:
+        UnknownServer, SameServer: See `check_servers`.
+    """
+    assert job.tenant_id is not None
+    tenant = await tenants.get(copying.catalog, job.tenant_id)
+    check_servers(copying, tenant.server_name, options.server_name or "")
+    return job
+
+
+async def run(
+    copying: Copying, ctx: OperationContext, job: Job, options: JobOptions, progress: Progress
+) -> Job:
+    """Move the tenant of a queued job; return the job, which holds the old database."""
+    assert job.tenant_id is not None
+    tenant, to = await tenants.get(copying.catalog, job.tenant_id), options.server_name or ""
+    return (await carry(ctx, copying, tenant, server_name=to, progress=progress))[0]
 
 
 async def move(
@@ -146,7 +166,7 @@ async def move_all(
 
     If it is cancelled, the tenants that were not moved have the error `JobCancelled`.
     """
-    copies, places = asyncio.Semaphore(COPIED_AT_ONCE), asyncio.Semaphore(MOVED_AT_ONCE)
+    copies, places = asyncio.Semaphore(COPIED_AT_ONCE), asyncio.Semaphore(ENDED_AT_ONCE)
 
     async def move_one(tenant: Tenant) -> Moved | NotMoved:
         own = Progress(total=progress)
@@ -177,9 +197,9 @@ async def move_all(
         return await everything
 
 
-async def _cancellable(work: Coroutine[Any, Any, Moved], progress: Progress) -> Moved:
+async def _cancellable(work: Awaitable[Moved], progress: Progress) -> Moved:
     """Await *work*, and let a cancellation reach it only until `Progress.is_final`."""
-    task, carrying = asyncio.current_task(), asyncio.create_task(work)
+    task, carrying = asyncio.current_task(), asyncio.ensure_future(work)
     assert task is not None
     while not carrying.done():
         try:
@@ -212,10 +232,9 @@ async def plan(
     for tenant in chosen:
         try:
             obstacle = await _inspect(copying, tenant, server_name, way)
+            found.append(Planned(tenant=tenant, obstacle=obstacle))
         except TenantryError as error:
             found.append(NotMoved(tenant=tenant, error=error))
-        else:
-            found.append(Planned(tenant=tenant, obstacle=obstacle))
     return found
 
 
@@ -240,7 +259,7 @@ async def carry(
     obstacle = await _inspect(copying, tenant, server_name, way)
     job = new_job(
         ctx,
-        "move",
+        MOVE,
         progress,
         tenant=(tenant.id, tenant.name),
         database=(server_name, f"tenantry_{new_id().hex}"),
@@ -249,7 +268,7 @@ async def carry(
     )
     try:
         async with (
-            running(copying, job, progress),
+            running(copying.ledger, job, progress, undo=partial(undo, copying)),
             _prepared(
                 ctx, copying, job, tenant, progress, is_online=obstacle is None, limits=limits
             ) as complete,
@@ -263,22 +282,14 @@ async def carry(
             progress.is_final = True
             held, moved = await retry_deadlock(partial(_cut_over, ctx, copying, job, tenant))
             seconds = monotonic_seconds() - since
+    except JobLost as error:
+        raise MoveLost from error
     except TenantryError:
         raise
     except Exception as error:
         raise MoveFailed(f"The tenant could not be moved: {reason_of(error)}") from error
+    copying.ledger.busy.add(held.id)  # until `drop_when_known`
     return held, Moved(tenant=moved, rejected_seconds=seconds, obstacle=obstacle)
-
-
-async def _inspect(copying: Copying, tenant: Tenant, server_name: str, way: Way) -> str | None:
-    check_servers(copying, tenant.server_name, server_name)
-    source, target = (copying.databases.server(name) for name in (tenant.server_name, server_name))
-    urls = source.url(tenant.database_name), target.url_before(tenant.database_name)
-    if dumps.engine_of(urls[0]) == dumps.engine_of(urls[1]):
-        await same_engine.check_server(*urls)
-    else:
-        await other_engine.checked_scripts(copying, urls[0])
-    return await online.find_obstacle(tenant, source, target, way=way)
 
 
 @asynccontextmanager
@@ -320,13 +331,23 @@ async def _prepared(
         yield copy.finish
 
 
+async def _inspect(copying: Copying, tenant: Tenant, server_name: str, way: Way) -> str | None:
+    check_servers(copying, tenant.server_name, server_name)
+    source, target = (copying.databases.server(name) for name in (tenant.server_name, server_name))
+    urls = source.url(tenant.database_name), target.url_before(tenant.database_name)
+    if dumps.engine_of(urls[0]) == dumps.engine_of(urls[1]):
+        await same_engine.check_server(*urls)
+    else:
+        await other_engine.checked_scripts(copying, urls[0])
+    return await online.find_obstacle(tenant, source, target, way=way)
+
+
 async def _freeze(ctx: OperationContext, copying: Copying, job: Job, tenant: Tenant) -> None:
     """Make the tenant read-only, and note that in the job: both, or neither."""
     async with copying.catalog.change(
         ctx.at(utc_now()), "tenant.update", tenant.id, tenant_id=tenant.id, changes=MADE_READ_ONLY
     ) as session:
-        if await jobs.note_read_only(session, job.id, worker_id=copying.worker_id) is None:
-            raise MoveLost
+        await note_event(session, copying.ledger, job, job_states.MADE_READ_ONLY)
         if await moves.freeze(session, tenant) is None:
             raise TenantChanged
 
@@ -339,7 +360,7 @@ async def _fence(copying: Copying, job: Job, tenant: Tenant, *, wait_seconds: fl
     finally:  # after an error, the fence can be set
         is_lost = await lift_if_lost(copying, job)
     if is_lost:
-        raise MoveLost
+        raise JobLost
 
 
 async def _cut_over(
@@ -352,9 +373,9 @@ async def _cut_over(
     async with copying.catalog.change(
         ctx.at(utc_now()), "tenant.move", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
-        locked = await jobs.lock(session, job.id, worker_id=copying.worker_id)
-        if locked is None:
-            raise MoveLost
+        locked = await jobs.lock(session, job.id, worker_id=copying.ledger.worker_id)
+        if locked is None or locked.state != JobState.RUNNING:
+            raise JobLost
         moved = await moves.relocate(
             session,
             tenant,
@@ -364,9 +385,7 @@ async def _cut_over(
         )
         if moved is None:
             raise TenantChanged
-        held = await jobs.hand_over(session, job.id, worker_id=copying.worker_id)
-        if held is None:
-            raise MoveLost
+        held = await note_event(session, copying.ledger, job, job_states.HANDED_OVER)
         changes += audit_log.changes_between(tenant, moved, "server_name", "database_name")
     await copying.databases.forget(tenant.id)
     return held, moved
@@ -374,5 +393,8 @@ async def _cut_over(
 
 async def drop_when_known(copying: Copying, job: Job) -> None:
     """Drop the old database when every process knows the new one."""
-    await asyncio.sleep(KNOWN_SECONDS)
-    await drop_old(copying, [job])
+    try:
+        await asyncio.sleep(KNOWN_SECONDS)
+        await drop_old(copying.ledger, [job])
+    finally:
+        copying.ledger.busy.discard(job.id)

@@ -15,7 +15,6 @@ import structlog
 
 from tenantry.backup import dumps, same_engine
 from tenantry.backup.dumps import CONNECT_SECONDS, POSTGRESQL
-from tenantry.backup.jobs import Progress
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.copying import checksums, move_obstacles, replication
 from tenantry.db.copying.change_copy import HELD_BYTES_MAX, ChangeCopy
@@ -28,6 +27,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.kit.stopping import run_in_thread
+from tenantry.work.progress import Progress
 
 SMALL_BYTES = 24 * 2**20
 """A smaller database is copied in a second, and needs no slot."""

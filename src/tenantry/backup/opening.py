@@ -5,14 +5,16 @@ from secrets import token_hex
 from tenantry.access.signing import secret_file, secret_of
 from tenantry.backup.archive import Keys
 from tenantry.backup.archives import Archives
-from tenantry.backup.job_worker import JobWorker
-from tenantry.backup.jobs import Copying
-from tenantry.backup.queueing import Queueing
+from tenantry.backup.copying import Copying
+from tenantry.backup.kinds import kinds_of
 from tenantry.db.postgres.tools import PostgresTools
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.kit.sizes import mark_of
 from tenantry.settings import Settings
+from tenantry.work.ledger import Ledger
+from tenantry.work.queue import Queue
+from tenantry.work.worker import JobWorker
 
 
 def archive_keys(settings: Settings) -> Keys:
@@ -29,21 +31,21 @@ def existing_keys(settings: Settings) -> Keys:
 
 
 def backups_of(
-    settings: Settings, lifecycle: Lifecycle, drift: DriftCheck
-) -> tuple[Copying, Queueing, JobWorker]:
+    settings: Settings, ledger: Ledger, lifecycle: Lifecycle
+) -> tuple[Copying, Queue, JobWorker]:
     """Return what backups need, what queues the jobs of admins, and what runs them."""
+    keys, scratch = archive_keys(settings), settings.data_dir / "scratch"
     copying = Copying(
-        catalog=lifecycle.catalog,
+        ledger=ledger,
         catalog_url=settings.catalog,
-        databases=lifecycle.databases,
         lifecycle=lifecycle,
-        heartbeat=lifecycle.heartbeat,
+        drift=DriftCheck(lifecycle=lifecycle, concurrency=settings.migrate_concurrency),
         tools=PostgresTools(settings.pg_tools),
-        keys=archive_keys(settings),
-        scratch=settings.data_dir / "scratch",
+        keys=keys,
+        archives=Archives(settings.archives, keys),
+        scratch=scratch,
         mark=mark_of(settings.free_space_mark),
     )
-    archives = Archives(settings.archives, copying.keys)
-    worker = JobWorker(copying, archives, drift, concurrency=settings.job_concurrency)
-    queueing = Queueing(copying=copying, archives=archives, hint=worker.hint)
-    return copying, queueing, worker
+    kinds = kinds_of(copying)
+    worker = JobWorker(ledger, kinds, concurrency=settings.job_concurrency, scratch=scratch)
+    return copying, Queue(ledger=ledger, kinds=kinds, hint=worker.hint), worker

@@ -2,13 +2,14 @@
 
 import asyncio
 
+from tenantry.backup.copying import Copying
 from tenantry.backup.dumps import CONNECT_SECONDS
-from tenantry.backup.jobs import Copying, Progress
 from tenantry.db.copying import table_copy
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import run_in_thread
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.work.progress import Progress
 
 
 class TenantBehind(Conflict):

@@ -6,11 +6,15 @@ from functools import partial
 
 from tenantry.backup import targets
 from tenantry.backup.archive import Keys
-from tenantry.backup.jobs import Copying, Progress, finish_audited, new_job, running
+from tenantry.backup.copying import Copying
 from tenantry.backup.targets import Stored, Target
+from tenantry.catalog.job_queue import PRUNE, JobOptions
+from tenantry.catalog.job_states import Job
 from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
 from tenantry.kit.stopping import Stop, run_in_thread
+from tenantry.work.ledger import finish_audited, new_job, running
+from tenantry.work.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +23,22 @@ class Pruned:
 
     removed: list[Stored]
     total_count: int
+
+
+async def run(
+    copying: Copying, ctx: OperationContext, _job: Job, options: JobOptions, progress: Progress
+) -> None:
+    """Remove the old archives of the target, by the rule of a queued job."""
+    assert options.keep_days is not None
+    assert options.keep_last is not None
+    await prune(
+        ctx,
+        copying,
+        await copying.archives.target(),
+        keep_days=options.keep_days,
+        keep_last=options.keep_last,
+        progress=progress,
+    )
 
 
 async def prune(
@@ -38,16 +58,16 @@ async def prune(
     Raises:
         S3Missing, S3Unavailable, OSError: The target cannot be used.
     """
-    job = new_job(ctx, "prune", progress)
+    job = new_job(ctx, PRUNE, progress)
     rule = {"keep_days": keep_days, "keep_last": keep_last}
-    async with running(copying, job, progress):
+    async with running(copying.ledger, job, progress):
         pruned = await run_in_thread(
             lambda _stop: find_old(target, copying.keys, now=ctx.now, **rule)
         )
         await run_in_thread(partial(_remove, target, pruned, progress))
         left = pruned.total_count - len(pruned.removed)
         changes: audit_log.Changes = [{"field": "archives", "old": pruned.total_count, "new": left}]
-        await finish_audited(ctx, copying, job, progress, "backup.prune", changes=changes)
+        await finish_audited(ctx, copying.ledger, job, progress, "backup.prune", changes=changes)
     return pruned
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from tenantry.backup import dumps
 from tenantry.backup.archive import ArchiveDamaged, ArchiveReader
+from tenantry.backup.copying import Copying
 from tenantry.backup.creating import CATALOG, CatalogRecord
-from tenantry.backup.jobs import Copying
 from tenantry.backup.loading import WrongEngine, load
 from tenantry.backup.targets import ArchiveNotFound, Stored, Target
 from tenantry.catalog import restored, signing_keys, tenants

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tenantry.backup import dumps
 from tenantry.backup.dumps import CopyDiffers
-from tenantry.backup.jobs import Progress
 from tenantry.db.copying import checksums, survey
 from tenantry.db.postgres import database_options
 from tenantry.db.postgres.tools import PostgresTools
@@ -15,6 +14,7 @@ from tenantry.db.sqlite.files import SIDE_FILES
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import Stop, run_in_thread
+from tenantry.work.progress import Progress
 
 # The copy, and the log of SQLite while its fence is dropped.
 SPACE_SPARED_BYTES = 16 * 2**20

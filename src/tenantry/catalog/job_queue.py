@@ -8,11 +8,12 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.jobs import ADD, Job, JobState, is_dropping, is_running, updating
+from tenantry.catalog.job_states import CANCELLED, Job, JobState, cancelled
+from tenantry.catalog.jobs import ADD, apply, is_dropping, is_running, updating
 from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import is_ready
-from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict
 
@@ -20,7 +21,6 @@ BACKUP, MOVE, DRIFT, OTHER = LANES = "backup", "move", "drift", "other"
 """Lanes of the queue: three kinds, and all others. None of them waits for another."""
 VERIFY, RESTORE, REPLACE, CLONE, PRUNE = OTHERS = "verify", "restore", "replace", "clone", "prune"
 """The kinds of the last lane."""
-CANCELLED = "It was cancelled."
 
 
 class JobEnded(Conflict):
@@ -56,8 +56,18 @@ class Queued(msgspec.Struct, frozen=True):
     name: str
 
 
+class Length(msgspec.Struct, frozen=True):
+    """The queued jobs, and when the oldest was queued."""
+
+    count: int
+    oldest_at: datetime | None
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    finished_at: datetime
+
+
 _COLUMNS = columns_of(job, Job)
-_by_id = job.c.id == sa.bindparam("job")
 _worker = sa.bindparam("worker", type_=sa.Uuid)
 _is_held = job.c.worker_id == _worker
 # Not as a parameter, which would match no partial index.
@@ -118,6 +128,20 @@ _TO_MOVE = Statement(
     .order_by(tenant.c.id),
     Queued,
 )
+_LENGTH = Statement(
+    sa.select(sa.func.count().label("count"), sa.func.min(job.c.started_at).label("oldest_at"))
+    .select_from(job)
+    .where(_is_queued),
+    Length,
+)
+# By the index of the time, from its end.
+_LAST_BACKUP = Statement(
+    sa.select(job.c.finished_at)
+    .where(_is_backup, job.c.state == JobState.DONE.value, job.c.finished_at.is_not(None))
+    .order_by(job.c.finished_at.desc())
+    .limit(1),
+    _Ended,
+)
 _WAITING = {
     # In this order, so that SQLite uses the index of the queue.
     lane: Statement(sa.select(job.c.id).where(_is_queued, is_in).order_by(job.c.id).limit(1), RowId)
@@ -144,41 +168,6 @@ def _claim_of(is_in_lane: sa.ColumnElement[bool]) -> Statement[Job]:
 
 
 _CLAIM = {lane: _claim_of(is_in) for lane, is_in in _IN_LANE.items()}
-_BEGUN = (
-    "tenant_id",
-    "tenant_name",
-    "archive",
-    "server_name",
-    "database_name",
-    "has_suspended",
-    "source_server_name",
-    "source_database_name",
-    "has_made_read_only",
-    "note",
-)
-_BEGIN = Statement(
-    sa.update(job)
-    .values(parameters(*_BEGUN))
-    .where(_by_id, _is_held, is_running)
-    .returning(job.c.id),
-    RowId,
-)
-_QUEUE_AGAIN = Statement[Any](
-    sa.update(job)
-    .values(
-        state=JobState.QUEUED.value,
-        worker_id=None,
-        error=None,
-        server_name=None,
-        database_name=None,
-        source_server_name=None,
-        source_database_name=None,
-        has_made_read_only=False,
-        note=None,
-        bytes_done=0,
-    )
-    .where(_by_id, _is_held, is_dropping)
-)
 _is_claimed = sa.and_(is_running, job.c.options.is_not(None))
 # Queued again, its next attempt would forget the database, and what it has done to its tenant.
 _has_begun = job.c.database_name.is_not(None)
@@ -187,28 +176,10 @@ _GIVE_BACK = Statement[Any](
     .values(state=JobState.QUEUED.value, worker_id=None)
     .where(_is_held, _is_claimed, ~_has_begun, ~is_listed(job.c.id, _ids))
 )
-_ABANDON = Statement[Any](
-    sa.update(job)
-    .values(worker_id=None)
-    .where(
-        _is_held,
-        sa.or_(is_dropping, sa.and_(_is_claimed, _has_begun)),
-        ~is_listed(job.c.id, _ids),
-    )
-)
 _ended = {"state": JobState.FAILED.value, "error": CANCELLED, "finished_at": _at}
-_FAIL = Statement(
-    sa.update(job)
-    .values({**_ended, "error": sa.bindparam("error", type_=sa.String), "worker_id": None})
-    .where(_by_id, _is_held, is_running, ~_has_begun)
-    .returning(job.c.id),
-    RowId,
-)
-_CANCEL_QUEUED = updating(_by_id, _is_queued, **_ended)
 _CANCEL_EVERY = Statement(
     sa.update(job).values(_ended).where(_is_queued).returning(job.c.id), RowId
 )
-_CANCEL_RUNNING = updating(_by_id, is_running, is_cancelled=True)
 
 
 async def add(session: CatalogSession, queued: Sequence[Job]) -> None:
@@ -257,35 +228,12 @@ async def claim(
     return await session.fetch_one(_CLAIM[lane], worker=worker_id, at=now)
 
 
-async def begin(session: CatalogSession, begun: Job, *, worker_id: UUID) -> bool:
-    """Store what a claimed job works on; return whether *worker_id* still holds it."""
-    values = {name: getattr(begun, name) for name in _BEGUN}
-    found = await session.fetch_one(_BEGIN, job=begun.id, worker=worker_id, **values)
-    return found is not None
-
-
-async def queue_again(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> None:
-    """Queue a job again whose process is stopping, and whose database was dropped."""
-    await session.execute(_QUEUE_AGAIN, job=job_id, worker=worker_id)
-
-
 async def give_back(session: CatalogSession, *, worker_id: UUID, running: Collection[UUID]) -> None:
-    """Release the jobs that *worker_id* holds and does not run.
+    """Queue those jobs again that *worker_id* has claimed, has not begun, and does not run.
 
-    The response to a claim, or the end of a job, can be lost with the connection to the catalog. A
-    job without a database is queued again; any process cleans up the others.
+    The response to a claim can be lost with the connection to the catalog.
     """
-    values = {"worker": worker_id, "ids": list(running)}
-    await session.execute(_GIVE_BACK, **values)
-    await session.execute(_ABANDON, **values)
-
-
-async def fail(
-    session: CatalogSession, job_id: UUID, *, worker_id: UUID, now: datetime, error: str
-) -> bool:
-    """End a claimed job that has failed before it held a database; return whether it was ended."""
-    found = await session.fetch_one(_FAIL, job=job_id, worker=worker_id, at=now, error=error)
-    return found is not None
+    await session.execute(_GIVE_BACK, worker=worker_id, ids=list(running))
 
 
 async def cancel(session: CatalogSession, job_id: UUID, *, now: datetime) -> Job:
@@ -294,9 +242,7 @@ async def cancel(session: CatalogSession, job_id: UUID, *, now: datetime) -> Job
     Raises:
         JobEnded: It has ended, or does not exist.
     """
-    found = await session.fetch_one(_CANCEL_QUEUED, job=job_id, at=now)
-    if found is None:
-        found = await session.fetch_one(_CANCEL_RUNNING, job=job_id)
+    found = await apply(session, job_id, cancelled(now), worker_id=None)
     if found is None:
         raise JobEnded
     return found
@@ -305,3 +251,16 @@ async def cancel(session: CatalogSession, job_id: UUID, *, now: datetime) -> Job
 async def cancel_queued(session: CatalogSession, *, now: datetime) -> int:
     """End every queued job; return how many."""
     return len(await session.fetch_all(_CANCEL_EVERY, at=now))
+
+
+async def length(session: CatalogSession) -> Length:
+    """Return how many jobs wait, and since when."""
+    found = await session.fetch_one(_LENGTH)
+    assert found is not None
+    return found
+
+
+async def last_backup_at(session: CatalogSession) -> datetime | None:
+    """Return when the newest backup of a tenant or of the catalog has ended, if one is listed."""
+    found = await session.fetch_one(_LAST_BACKUP)
+    return None if found is None else found.finished_at

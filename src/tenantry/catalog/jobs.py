@@ -1,23 +1,31 @@
-"""Jobs: backups, restores, copies and moves, as durable rows.
+"""Jobs: durable work, as rows. A process holds the jobs that it runs, by its heartbeat."""
 
-A job holds at most one database that no tenant has. While the job runs, that is the one it fills;
-if its process dies, another one drops it. After a replacement, it is the tenant's old database,
-which is kept until an operator confirms the new one; after a move, it is dropped.
-"""
-
+from collections.abc import Collection
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogSession, fetch_or_raise
+from tenantry.catalog.job_states import INTERRUPTED, Event, Job, JobState, transition, wanted
+from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import job
-from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.catalog.workers import is_abandoned, living
+from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
+
+PRUNED_MAX = 1_000
+"""Jobs that one call of `prune` removes."""
+PROVISION, ADOPT, PURGE, TEMPLATE = "provision", "adopt", "purge", "template"
+"""Kinds of jobs that are not queued, beside those in `catalog.job_queue`."""
+UNKEPT = frozenset({PROVISION, PURGE, TEMPLATE})
+"""Kinds of jobs that are removed at their end: the tenant, or its removal, is the result.
+
+Until then they are not listed, and cannot be cancelled.
+"""
 
 
 class JobNotFound(NotFound):
@@ -28,54 +36,16 @@ class TenantMoving(Conflict):
     """The tenant is being moved, or a move of it is queued."""
 
 
-class JobState(StrEnum):
-    """The state of a job."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    KEPT = "kept"  # done, and the old database is kept
-    DROPPING = "dropping"
-
-
-class Job(msgspec.Struct, frozen=True):
-    """A backup, a restore, a copy or a move.
+class Left(msgspec.Struct, frozen=True):
+    """Jobs that have left something.
 
     Attributes:
-        archive: Where the archive is, if the job has one.
-        database_name: A database on the server *server_name* that no tenant has.
-        bytes_done: How much of the database was copied.
-        error: Why the job failed.
-        has_suspended: Whether it has suspended the tenant; if it fails, the tenant is activated.
-        source_database_name: The database on the server *source_server_name* that a move copies.
-            It rejects writes; if the job fails, it accepts them again, and this is None.
-        has_made_read_only: Whether it has made the tenant read-only; if it fails, that is undone.
-        note: How a move is done, and why; or what a check for drift has found so far.
-        options: Of a job that was queued, as JSON: see `catalog.job_queue`.
-        is_cancelled: Whether an admin has cancelled it, while a process runs it.
+        abandoned: Unfinished ones of dead processes.
+        kept: Those that keep the old database of a tenant.
     """
 
-    id: UUID
-    kind: str
-    tenant_id: UUID | None
-    tenant_name: str | None
-    actor: str
-    started_at: datetime
-    archive: str | None = None
-    server_name: str | None = None
-    database_name: str | None = None
-    state: str = JobState.RUNNING.value
-    finished_at: datetime | None = None
-    bytes_done: int = 0
-    error: str | None = None
-    has_suspended: bool = False
-    source_server_name: str | None = None
-    source_database_name: str | None = None
-    has_made_read_only: bool = False
-    note: str | None = None
-    options: str | None = None
-    is_cancelled: bool = False
+    abandoned: int
+    kept: int
 
 
 class _Noted(msgspec.Struct, frozen=True):
@@ -84,12 +54,11 @@ class _Noted(msgspec.Struct, frozen=True):
 
 _COLUMNS = columns_of(job, Job)
 _by_id = job.c.id == sa.bindparam("job")
-_is_held = sa.and_(_by_id, job.c.worker_id == sa.bindparam("worker"))
+_worker = sa.bindparam("worker", type_=sa.Uuid)
 is_running = job.c.state == JobState.RUNNING.value
 is_dropping = job.c.state == JobState.DROPPING.value
 is_open = sa.or_(is_running, is_dropping)
 _is_frozen = sa.and_(job.c.has_made_read_only, is_open)
-_error = sa.bindparam("error", type_=sa.String)
 
 
 def updating(*conditions: sa.ColumnElement[bool], **values: object) -> Statement[Job]:
@@ -108,65 +77,25 @@ _NOTE = Statement(
     .returning(job.c.is_cancelled),
     _Noted,
 )
-_FINISH = updating(
-    _is_held,
-    is_open,
-    state=sa.bindparam("state"),
-    error=_error,
-    server_name=sa.bindparam("server", type_=sa.String),
-    database_name=sa.bindparam("database", type_=sa.String),
-    finished_at=sa.bindparam("at", type_=job.c.finished_at.type),
-    worker_id=None,
-)
-_NOTE_READ_ONLY = updating(_is_held, is_running, has_made_read_only=True)
-_NOTE_SUSPENDED = updating(_is_held, is_running, has_suspended=True)
-_NOTE_ACTIVATED = updating(_is_held, is_dropping, job.c.has_suspended, has_suspended=False)
-_NOTE_UNDONE = Statement[Any](
-    sa.update(job)
-    .values(
-        has_suspended=False,
-        has_made_read_only=False,
-        source_server_name=None,
-        source_database_name=None,
-    )
-    .where(_is_held, is_dropping)
-)
-_HAND_OVER = updating(
-    _is_held,
-    is_running,
-    state=JobState.DROPPING.value,
-    server_name=job.c.source_server_name,
-    database_name=job.c.source_database_name,
-    has_made_read_only=False,
-)
-_LOCK_OPEN = Statement(
+_of_tenant = job.c.tenant_id == sa.bindparam("tenant")
+_LOCK_OPEN = Statement(sa.select(*_COLUMNS).where(_of_tenant, is_open).with_for_update(), Job)
+_LOCK = Statement(
     sa.select(*_COLUMNS)
-    .where(job.c.tenant_id == sa.bindparam("tenant"), is_open)
+    .where(_by_id, sa.or_(_worker.is_(None), job.c.worker_id == _worker))
     .with_for_update(),
     Job,
 )
-_LOCK = Statement(sa.select(*_COLUMNS).where(_is_held, is_running).with_for_update(), Job)
-_KEEP = Statement[Any](
-    sa.update(job)
-    .values(
-        {
-            name: sa.and_(job.c[name], ~sa.bindparam(f"keeps_{name}", type_=sa.Boolean))
-            for name in ("has_made_read_only", "has_suspended")
-        }
-    )
-    .where(job.c.tenant_id == sa.bindparam("tenant"), is_open)
-)
-_CONDEMN = updating(
-    _is_held,
-    is_open,
-    state=JobState.DROPPING.value,
-    # A job that is dropping has ended otherwise: the response to its COMMIT was lost.
-    error=sa.case((is_running, _error), else_=job.c.error),
-)
-_FIND = Statement(sa.select(*_COLUMNS).where(_by_id), Job)
+_WRITTEN = [
+    one for one in Job.__struct_fields__ if one not in {"id", "kind", "actor", "started_at"}
+]
+_WRITE = Statement[Any](sa.update(job).values(parameters(*_WRITTEN)).where(_by_id))
+_REMOVE = Statement[Any](sa.delete(job).where(_by_id))
+_is_listed = job.c.kind.not_in([sa.literal_column(f"'{kind}'") for kind in sorted(UNKEPT)])
+_FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_listed), Job)
 _tenant = sa.bindparam("tenant", type_=sa.Uuid)
 _is_finished = sa.bindparam("is_finished", type_=sa.Boolean)
 _is_wanted = sa.and_(
+    _is_listed,
     sa.or_(_tenant.is_(None), job.c.tenant_id == _tenant),
     sa.or_(_is_finished.is_(None), job.c.finished_at.is_not(None) == _is_finished),
 )
@@ -180,6 +109,47 @@ _PAGE = Statement(
 )
 _COUNT = Statement(
     sa.select(sa.func.count().label("count")).select_from(job).where(_is_wanted), Count
+)
+_is_lost = sa.and_(
+    is_open,
+    sa.or_(
+        job.c.worker_id.is_(None),
+        job.c.worker_id == _worker,
+        is_abandoned(job.c.worker_id, _worker),
+    ),
+)
+_LOST = Statement(sa.select(job.c.id).where(_is_lost).order_by(job.c.id), RowId)
+_TAKE_LOST = updating(
+    _is_lost,
+    is_listed(job.c.id, sa.bindparam("ids", type_=Ids)),
+    worker_id=_worker,
+    error=sa.case((is_running, INTERRUPTED), else_=job.c.error),
+    state=JobState.DROPPING.value,
+)
+_is_kept = job.c.state == JobState.KEPT.value
+_TAKE_KEPT = updating(_is_kept, _of_tenant, worker_id=_worker, state=JobState.DROPPING.value)
+is_left = sa.and_(is_open, sa.or_(job.c.worker_id.is_(None), ~job.c.worker_id.in_(living)))
+"""Whether no living process holds an unfinished job."""
+_LEFT = Statement(
+    sa.select(
+        sa.func.count(sa.case((is_left, 1))).label("abandoned"),
+        sa.func.count(sa.case((_is_kept, 1))).label("kept"),
+    ),
+    Left,
+)
+_PRUNE = Statement[Any](
+    sa.delete(job).where(
+        job.c.id.in_(
+            sa.select(job.c.id)
+            .where(
+                # No other condition with an index: most jobs of 90 days have ended.
+                job.c.finished_at < sa.bindparam("before", type_=job.c.finished_at.type),
+                job.c.state != JobState.KEPT.value,
+                job.c.state != JobState.DROPPING.value,
+            )
+            .limit(PRUNED_MAX)
+        )
+    )
 )
 
 
@@ -203,11 +173,11 @@ async def add(session: CatalogSession, added: Job, *, worker_id: UUID) -> None:
     Raises:
         TenantMoving: It is a move, and another one of the tenant has not ended.
     """
-    await session.execute(ADD, worker_id=worker_id, **msgspec.structs.asdict(added))
+    await session.execute(ADD, **{**msgspec.structs.asdict(added), "worker_id": worker_id})
 
 
 async def get(session: CatalogSession, job_id: UUID) -> Job:
-    """Return a job.
+    """Return a job that is listed.
 
     Raises:
         JobNotFound: There is none.
@@ -223,10 +193,35 @@ async def page(
     is_finished: bool | None = None,
 ) -> Page[Job]:
     """Return some jobs, the newest first: all, or those of a tenant, or those (not) finished."""
-    wanted = {"tenant": tenant_id, "is_finished": is_finished}
-    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted)
-    total = await session.fetch_one(_COUNT, **wanted)
+    wanted_ = {"tenant": tenant_id, "is_finished": is_finished}
+    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted_)
+    total = await session.fetch_one(_COUNT, **wanted_)
     return Page(items, window, total.count if total else 0)
+
+
+async def lock(session: CatalogSession, job_id: UUID, *, worker_id: UUID | None) -> Job | None:
+    """Lock a job until the transaction ends.
+
+    Returns:
+        None if *worker_id* does not hold it, unless that is None.
+    """
+    return await session.fetch_one(_LOCK, job=job_id, worker=worker_id)
+
+
+async def apply(
+    session: CatalogSession, job_id: UUID, event: Event, *, worker_id: UUID | None
+) -> Job | None:
+    """Write what an event makes of a job, in a transaction, and return it.
+
+    Returns:
+        None if the event cannot happen in the state of the job, or if *worker_id* does not hold
+        it, unless that is None.
+    """
+    before = await lock(session, job_id, worker_id=worker_id)
+    after = None if before is None else transition(before, event)
+    if after is not None:
+        await _write(session, after)
+    return after
 
 
 async def note(
@@ -235,55 +230,6 @@ async def note(
     """Store the progress of a job, and a *note* if given; return whether an admin cancelled it."""
     noted = await session.fetch_one(_NOTE, job=job_id, bytes_done=bytes_done, note=note)
     return noted is not None and noted.is_cancelled
-
-
-async def finish(
-    session: CatalogSession,
-    job_id: UUID,
-    *,
-    worker_id: UUID,
-    at: datetime,
-    error: str | None = None,
-    kept: tuple[str, str] | None = None,
-) -> Job | None:
-    """End a job; return None if *worker_id* does not hold it.
-
-    It has failed if there is an *error*; *kept* is the server and the name of a database that is
-    kept.
-    """
-    state = JobState.FAILED if error else JobState.KEPT if kept else JobState.DONE
-    server_name, database_name = kept or (None, None)
-    return await session.fetch_one(
-        _FINISH,
-        job=job_id,
-        worker=worker_id,
-        state=state.value,
-        error=error,
-        server=server_name,
-        database=database_name,
-        at=at,
-    )
-
-
-async def note_read_only(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
-    """Note that a move makes its tenant read-only; return None if *worker_id* does not hold it."""
-    return await session.fetch_one(_NOTE_READ_ONLY, job=job_id, worker=worker_id)
-
-
-async def note_suspended(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
-    """Note that a job suspends its tenant; return None if *worker_id* does not hold it."""
-    return await session.fetch_one(_NOTE_SUSPENDED, job=job_id, worker=worker_id)
-
-
-async def note_activated(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> bool:
-    """Note that the tenant of a failed job is activated again.
-
-    Returns:
-        False if it must not be: *worker_id* does not hold the job, or an admin wants the tenant
-        suspended (`keep`).
-    """
-    noted = await session.fetch_one(_NOTE_ACTIVATED, job=job_id, worker=worker_id)
-    return noted is not None
 
 
 async def keep(
@@ -296,46 +242,49 @@ async def keep(
     Returns:
         Whether a job would have undone it.
     """
-    would_undo = any(
-        (read_only and one.has_made_read_only) or (suspended and one.has_suspended)
-        for one in await session.fetch_all(_LOCK_OPEN, tenant=tenant_id)
-    )
-    if would_undo:
-        await session.execute(
-            _KEEP,
-            tenant=tenant_id,
-            keeps_has_made_read_only=read_only,
-            keeps_has_suspended=suspended,
-        )
+    event, would_undo = wanted(read_only=read_only, suspended=suspended), False
+    for before in await session.fetch_all(_LOCK_OPEN, tenant=tenant_id):
+        after = transition(before, event)
+        if after is not None and after != before:
+            await _write(session, after)
+            would_undo = True
     return would_undo
 
 
-async def lock(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
-    """Lock a running job until the transaction ends; return None if *worker_id* lost it."""
-    return await session.fetch_one(_LOCK, job=job_id, worker=worker_id)
+async def take_lost(
+    session: CatalogSession, *, worker_id: UUID, busy: Collection[UUID]
+) -> list[Job]:
+    """Claim unfinished jobs for cleanup: of dead processes, and of this one if it is not *busy*.
 
-
-async def note_undone(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> None:
-    """Note that a failed job has changed nothing of its tenant any longer."""
-    await session.execute(_NOTE_UNDONE, job=job_id, worker=worker_id)
-
-
-async def hand_over(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
-    """Let a move drop the old database instead of the new one, which the tenant has now.
-
-    Returns:
-        None if *worker_id* does not hold the job.
+    *busy* is read after the jobs: this process adds a job to it first, and then to the catalog.
     """
-    return await session.fetch_one(_HAND_OVER, job=job_id, worker=worker_id)
+    found = await session.fetch_all(_LOST, worker=worker_id)
+    ids = [one.id for one in found if one.id not in busy]
+    return await session.fetch_all(_TAKE_LOST, worker=worker_id, ids=ids) if ids else []
 
 
-async def condemn(
-    session: CatalogSession, job_id: UUID, *, worker_id: UUID, error: str | None
-) -> Job | None:
-    """Prevent a job from succeeding, if *worker_id* holds it; its database may then be dropped.
+async def take_kept(
+    session: CatalogSession, tenant_id: UUID, *, worker_id: UUID | None
+) -> list[Job]:
+    """Claim the old databases of a tenant, to drop them; with None, let any process drop them."""
+    return await session.fetch_all(_TAKE_KEPT, tenant=tenant_id, worker=worker_id)
 
-    Returns:
-        None if it is not held, or has ended because a COMMIT without a received response has
-        succeeded.
-    """
-    return await session.fetch_one(_CONDEMN, job=job_id, worker=worker_id, error=error)
+
+async def count_left(session: CatalogSession) -> Left:
+    """Count the jobs that have left something."""
+    found = await session.fetch_one(_LEFT)
+    assert found is not None, "an aggregate has one row"
+    return found
+
+
+async def prune(session: CatalogSession, *, before: datetime) -> None:
+    """Remove up to `PRUNED_MAX` jobs that have finished before a time, and keep no database."""
+    await session.execute(_PRUNE, before=before)
+
+
+async def _write(session: CatalogSession, after: Job) -> None:
+    if after.finished_at is not None and after.kind in UNKEPT:
+        await session.execute(_REMOVE, job=after.id)
+    else:
+        values = {name: getattr(after, name) for name in _WRITTEN}
+        await session.execute(_WRITE, job=after.id, **values)

@@ -12,7 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.jobs import JobState, is_dropping, is_open, is_running
+from tenantry.catalog.job_states import JobState
+from tenantry.catalog.jobs import is_dropping, is_open, is_running
 from tenantry.catalog.runs import NOT_ATTEMPTED
 from tenantry.catalog.tables import api_key, job, mcp_token, migration_run, tenant
 from tenantry.catalog.tenants import TenantState, is_ready
@@ -27,6 +28,7 @@ _is_unsettled = sa.and_(~is_ready, ~_is_deleted)
 _unsettled = sa.select(tenant.c.id).where(_is_unsettled)
 
 _is_unfinished_move = sa.and_(
+    job.c.kind == "move",
     job.c.source_database_name.is_not(None),
     sa.or_(is_running, sa.and_(is_dropping, job.c.error.is_not(None))),
 )

@@ -9,8 +9,9 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
+from tenantry.catalog.job_states import Job
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
-from tenantry.catalog.tables import tenant
+from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
@@ -154,15 +155,13 @@ _SET_DELETING = updating(
 )
 # Not as a parameter, which would match no partial index.
 _is_unready = tenant.c.state != sa.literal_column(f"'{TenantState.READY.value}'")
-_state_of_removed = sa.case(
-    (_is_adopting, TenantState.ADOPTING.value), else_=TenantState.DELETING.value
-)
+# Tenants of an older release have no job: a worker of this release holds the job instead.
 _TAKE_ABANDONED = updating(
     _is_unready,
     tenant.c.state != TenantState.DELETED.value,
     sa.or_(tenant.c.worker_id.is_(None), is_abandoned(tenant.c.worker_id, _worker)),
+    ~sa.exists().where(job.c.tenant_id == tenant.c.id, job.c.finished_at.is_(None)),
     worker_id=_worker,
-    state=_state_of_removed,
 )
 # Most tenants are where they were, and then there is nothing to write.
 _SET_REVISION = Statement[Any](
@@ -170,24 +169,21 @@ _SET_REVISION = Statement[Any](
     .values(schema_revision=sa.bindparam("revision"))
     .where(by_id, tenant.c.schema_revision.is_distinct_from(sa.bindparam("revision")))
 )
-_is_held = sa.and_(
+# A job names the database that it fills, drops or adopts; that of a ready tenant is another one.
+_is_of_job = sa.and_(
     by_id,
-    ~is_ready,
-    tenant.c.worker_id == _worker,
-    # The same process may restore a tenant twice, and it may have moved before its removal.
-    sa.or_(
-        tenant.c.state == TenantState.DELETING.value,
-        tenant.c.database_name == sa.bindparam("database"),
-    ),
+    _is_unready,
+    tenant.c.state != TenantState.DELETED.value,
+    tenant.c.server_name == sa.bindparam("server"),
+    tenant.c.database_name == sa.bindparam("database"),
 )
-_CONDEMN = updating(_is_held, state=_state_of_removed)
-_REMOVE = Statement[Any](sa.delete(tenant).where(_is_held))
-_ABANDON = Statement[Any](
-    sa.update(tenant)
-    # A unique value: two servers may have databases with the same name.
-    .values(worker_id=None, canonical_name=sa.cast(tenant.c.id, sa.String))
-    .where(_is_held)
+_CONDEMN = updating(
+    _is_of_job,
+    state=sa.case((_is_adopting, TenantState.ADOPTING.value), else_=TenantState.DELETING.value),
+    # A unique value: the name becomes available.
+    canonical_name=sa.cast(tenant.c.id, sa.String),
 )
+_REMOVE = Statement[Any](sa.delete(tenant).where(_is_of_job))
 
 
 async def add(
@@ -301,11 +297,7 @@ async def set_deleting(
 
 
 async def take_abandoned(session: CatalogSession, *, worker_id: UUID) -> list[Tenant]:
-    """Claim all tenants with an interrupted creation or deletion, for cleanup.
-
-    Those that *worker_id* already holds are excluded. For an interrupted adoption, the row is
-    removed and the database kept.
-    """
+    """Claim the tenants of dead workers that are in creation or removal, and have no job."""
     return await session.fetch_all(_TAKE_ABANDONED, worker=worker_id)
 
 
@@ -314,30 +306,24 @@ async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) 
     await session.execute(_SET_REVISION, tenant=tenant_id, revision=revision)
 
 
-async def condemn(session: CatalogSession, held: Tenant, *, worker_id: UUID) -> Tenant | None:
-    """Prevent a tenant from becoming ready, if *worker_id* holds it; return it as it is now.
-
-    *held* is with its database, unless it is being removed.
+async def condemn(session: CatalogSession, of: Job) -> Tenant | None:
+    """Prevent the tenant of a failed job from becoming ready; its name becomes available.
 
     Returns:
-        None if it is not listed, or already ready because a COMMIT without a received
-        response has succeeded.
+        None if no tenant in creation or removal has the database of the job.
     """
-    return await session.fetch_one(_CONDEMN, **_held(held, worker_id))
+    return await session.fetch_one(_CONDEMN, **_place(of))
 
 
-async def remove_unseen(session: CatalogSession, held: Tenant, *, worker_id: UUID) -> None:
-    """Delete the row of a tenant without a database that is not ready, if *worker_id* holds it."""
-    await session.execute(_REMOVE, **_held(held, worker_id))
+async def remove_unseen(session: CatalogSession, of: Job) -> None:
+    """Delete the row of a tenant in creation or removal, after a job has dropped its database."""
+    await session.execute(_REMOVE, **_place(of))
 
 
-async def abandon(session: CatalogSession, held: Tenant, *, worker_id: UUID) -> None:
-    """Release a tenant that is not ready for cleanup by any worker, if *worker_id* holds it.
-
-    Its name becomes available.
-    """
-    await session.execute(_ABANDON, **_held(held, worker_id))
-
-
-def _held(held: Tenant, worker_id: UUID) -> dict[str, object]:
-    return {"tenant": held.id, "database": held.database_name, "worker": worker_id}
+def _place(of: Job) -> dict[str, object]:
+    is_adopted = of.database_name is None
+    return {
+        "tenant": of.tenant_id,
+        "server": of.source_server_name if is_adopted else of.server_name,
+        "database": of.source_database_name if is_adopted else of.database_name,
+    }

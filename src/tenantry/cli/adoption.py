@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tenantry.backup import adopting
+from tenantry.backup import cloning
 from tenantry.cli import options, session, transfer
 from tenantry.cli.database_urls import STANDARD_INPUT, read_url
 from tenantry.cli.new_tenant import OwnerName, read_owner, show_created
@@ -110,7 +110,7 @@ async def _adopt_copy(
     is_url = database == STANDARD_INPUT or "://" in database
     source = read_url("--database", database) if is_url else database
     async with transfer.job(settings) as (services, progress):
-        made = await adopting.adopt_copy(
+        made = await cloning.adopt_copy(
             session.context(),
             services.copying,
             source,

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from tenantry.backup import creating, pruning, restoring, targets, verifying
+from tenantry.backup import creating, pruning, replacing, restoring, targets, verifying
 from tenantry.backup.archives import open_target
-from tenantry.backup.jobs import Progress
 from tenantry.backup.recovery import every_tenant
 from tenantry.backup.targets import StreamTarget, Target
-from tenantry.catalog.jobs import Job, JobNotFound
+from tenantry.catalog.job_states import Job
+from tenantry.catalog.jobs import JobNotFound
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import job_reading, options, recovery, session, transfer
 from tenantry.cli.commands import new_group
@@ -33,6 +33,7 @@ from tenantry.schemas.backups import (
     VerifiedResponse,
 )
 from tenantry.services import Services
+from tenantry.work.progress import Progress
 
 CONCURRENT = 4
 """Tenants that `create --all` backs up at the same time."""
@@ -109,7 +110,7 @@ async def create(
         stream = StreamTarget(transfer.output_stream())
         async with transfer.job(settings) as (services, progress):
             found = await find_tenant(services.catalog, names[0])
-            await creating.back_up_tenant(
+            await creating.back_up(
                 session.context(), services.copying, found, stream, progress=progress
             )
         return
@@ -262,16 +263,12 @@ async def restore(
             ctx, copying = session.context(), services.copying
             if replaced is not None:
                 tenant = await find_tenant(services.catalog, replaced)
-                restored = await restoring.replace(
+                restored = await replacing.replace(
                     ctx, copying, reader, tenant, server_name=server, progress=progress
                 )
-            elif name is not None:
-                restored = await restoring.restore_as(
-                    ctx, copying, reader, name=name, server_name=server, progress=progress
-                )
             else:
-                restored = await restoring.restore_back(
-                    ctx, copying, reader, server_name=server, progress=progress
+                restored = await restoring.restore(
+                    ctx, copying, reader, name=name, server_name=server, progress=progress
                 )
     show_restored(restored, as_json=as_json)
     if replaced is not None and not as_json:
@@ -285,7 +282,7 @@ async def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> N
     """Drop the old database of a tenant that was restored with --replace."""
     async with transfer.job(session.configure()) as (services, _):
         tenant_id = parse_id(tenant) or (await find_tenant(services.catalog, tenant)).id
-        count = await restoring.confirm(session.context(), services.copying, tenant_id)
+        count = await replacing.confirm(session.context(), services.copying, tenant_id)
     output.show_done(f"Dropped {count} database{'s' * (count > 1)}.", as_json=as_json)
 
 
@@ -298,7 +295,7 @@ async def cancel(
     """Cancel a queued or running job of any process: what it has begun is removed."""
     job_id = read_id(job, JobNotFound)
     async with session.opened() as services:
-        await services.queueing.cancel(session.context(), job_id)
+        await services.queue.cancel(session.context(), job_id)
     output.show_done("The job is being cancelled.", as_json=as_json)
 
 
@@ -316,7 +313,7 @@ async def _create(
         async with places:
             try:
                 made.append(
-                    await creating.back_up_tenant(
+                    await creating.back_up(
                         ctx, copying, tenant, target, progress=Progress(total=progress)
                     )
                 )
@@ -325,12 +322,10 @@ async def _create(
 
     if not names:
         catalog = Progress(total=progress)
-        made.append(await creating.back_up_catalog(ctx, copying, target, progress=catalog))
+        made.append(await creating.back_up(ctx, copying, None, target, progress=catalog))
         chosen = await every_tenant(copying)
     if len(chosen) == 1 and names:  # its error is the result of the command
-        return [
-            await creating.back_up_tenant(ctx, copying, chosen[0], target, progress=progress)
-        ], []
+        return [await creating.back_up(ctx, copying, chosen[0], target, progress=progress)], []
     async with asyncio.TaskGroup() as tasks:
         for tenant in chosen:
             tasks.create_task(back_up(tenant))

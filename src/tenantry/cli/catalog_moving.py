@@ -6,7 +6,6 @@ import typer
 
 from tenantry.backup import catalog_moving
 from tenantry.backup.catalog_moving import CatalogMove
-from tenantry.backup.jobs import Progress
 from tenantry.cli import options, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.database_urls import read_url
@@ -15,6 +14,7 @@ from tenantry.kit.errors import Invalid
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.settings import Settings
+from tenantry.work.progress import Progress
 
 group = new_group("Move the catalog.")
 

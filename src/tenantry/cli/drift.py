@@ -42,7 +42,6 @@ async def check(
             await check_drift(
                 session.context(),
                 services.copying,
-                services.drift,
                 report,
                 tenant=chosen,
                 progress=progress,

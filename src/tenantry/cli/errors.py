@@ -4,7 +4,8 @@ from tenantry.access.signing import WrongSecretKey
 from tenantry.backup.archive import ArchiveDamaged, ArchiveForeign
 from tenantry.backup.archives import FolderMissing
 from tenantry.backup.dumps import CopyDiffers
-from tenantry.backup.restoring import ArchiveOfOther, TenantExists
+from tenantry.backup.replacing import ArchiveOfOther
+from tenantry.backup.restoring import TenantExists
 from tenantry.backup.targets import ArchiveNotFound
 from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
 from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from tenantry.backup import recovery, restoring, targets
+from tenantry.backup import recovery, replacing, targets
 from tenantry.backup.archive import ArchiveReader
-from tenantry.backup.jobs import Copying, Progress
+from tenantry.backup.copying import Copying
 from tenantry.backup.targets import Stored, Target
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, session, transfer
@@ -17,6 +17,7 @@ from tenantry.db.postgres.tools import PostgresTools
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.stopping import entered_in_thread, run_in_thread
 from tenantry.schemas.backups import RestoredMissing, TenantFailure
+from tenantry.work.progress import Progress
 
 Archive = Annotated[
     str,
@@ -97,7 +98,7 @@ async def _restore(
         chosen, damaged = await recovery.undamaged(copying, target, archives)
         async with entered_in_thread(target.reading(chosen.name)) as file:
             reader = await run_in_thread(lambda _stop: ArchiveReader(file, copying.keys))
-            restored = await restoring.replace(
+            restored = await replacing.replace(
                 session.context(),
                 copying,
                 reader,

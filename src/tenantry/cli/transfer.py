@@ -16,10 +16,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from tenantry.backup import jobs
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.archives import open_existing, open_target
-from tenantry.backup.jobs import Progress as Counter
 from tenantry.backup.opening import existing_keys
 from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound, Target
 from tenantry.cli import session
@@ -29,6 +27,7 @@ from tenantry.cli.serving import signals
 from tenantry.kit.errors import Invalid
 from tenantry.services import Services
 from tenantry.settings import Settings
+from tenantry.work.progress import Progress as Counter
 
 STREAM = "-"
 POLL_SECONDS = 0.2
@@ -106,8 +105,7 @@ async def job(
     Yields the services, and the progress of the job. It is shown, unless *shows_bytes* is False.
     """
     async with session.opened(settings) as services:
-        await services.lifecycle.reap()
-        await jobs.reap(services.copying)
+        await services.job_worker.reap()
         counter = Counter()
         with cancelled_by_signals(), shown(counter) if shows_bytes else nullcontext():
             yield services, counter

@@ -9,14 +9,15 @@ the adoption that they belong to.
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from tenantry.access import credentials
 from tenantry.catalog import tenants
-from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
-from tenantry.db import audit_log
+from tenantry.catalog.job_states import Job
+from tenantry.catalog.jobs import ADOPT
+from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db.servers import Server
 from tenantry.fleet.lifecycle import Lifecycle, Provisioned, UnknownServer, new_tenant
 from tenantry.kit.context import OperationContext
@@ -30,6 +31,8 @@ from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import users
 from tenantry.tenant.users import NewUser
+from tenantry.work.ledger import JobLost, new_job, running
+from tenantry.work.progress import Progress
 
 INSPECT_SECONDS_MAX = 60.0
 ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied
@@ -141,26 +144,31 @@ class Adoption:
         *,
         stamp: str | None,
     ) -> Provisioned:
-        server = self.lifecycle.databases.server(tenant.server_name)
+        lifecycle, progress = self.lifecycle, Progress()
+        server = lifecycle.databases.server(tenant.server_name)
+        of, source = (tenant.id, tenant.name), (tenant.server_name, tenant.database_name)
+        job = new_job(ctx, ADOPT, progress, tenant=of, source=source)
         try:
-            async with asyncio.timeout(ADOPT_SECONDS_MAX):
-                await tenants.add(
-                    self.lifecycle.catalog, tenant, worker_id=self.lifecycle.heartbeat.worker_id
-                )
+            async with (
+                running(
+                    lifecycle.ledger, job, progress, undo=partial(undo, lifecycle), tenant=tenant
+                ),
+                asyncio.timeout(ADOPT_SECONDS_MAX),
+            ):
                 await server.adopt_database(database, tenant.database_name)
                 adding = self._add_tables(tenant, server, streams, stamp)
                 position = await _run_to_end(adding)
-                return await self._finish(ctx, tenant, owner, position)
-        except (TenantNameInUse, DatabaseInUse):  # nothing was changed
-            raise
-        except BaseException as error:
-            await self.lifecycle.clear(tenant)
-            if isinstance(error, TakenOver):
+                opened = await lifecycle.databases.open(tenant, writes=True)
+                user = await users.create(ctx, opened, lifecycle.passwords, owner)
+                return await lifecycle.publish(
+                    ctx, "adopt", job, tenant, user, revision=str(position), logged="database_name"
+                )
+        except Exception as error:
+            if isinstance(error, JobLost):
                 # The other process may have inspected the database before our tables were added.
                 await inspection.undo_adoption(server, tenant.database_name, tenant.id)
+                error = TakenOver()
             if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
-                raise
-            if not isinstance(error, Exception):
                 raise
             raise AdoptionFailed(
                 f"The database could not be adopted: {reason_of(error)}"
@@ -181,23 +189,18 @@ class Adoption:
         except SchemaMoved as error:  # another process adopted it first, perhaps another catalog's
             raise AlreadyTenantry from error
 
-    async def _finish(
-        self, ctx: OperationContext, tenant: Tenant, owner: NewUser, position: SchemaRevision
-    ) -> Provisioned:
-        lifecycle = self.lifecycle
-        database = await lifecycle.databases.open(tenant, writes=True)
-        user = await users.create(ctx, database, lifecycle.passwords, owner)
-        changes = audit_log.changes_between(None, tenant, "name", "database_name", "server_name")
-        async with lifecycle.catalog.change(
-            ctx, "tenant.adopt", tenant.id, tenant_id=tenant.id, changes=changes
-        ) as session:
-            ready = await tenants.set_ready(
-                session, tenant.id, worker_id=lifecycle.heartbeat.worker_id, revision=str(position)
-            )
-            if ready is None:
-                raise TakenOver
-            key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
-        return Provisioned(tenant=ready, owner=user, key=key)
+
+async def undo(lifecycle: Lifecycle, job: Job) -> None:
+    """Remove Tenantry's tables from the database of a failed adoption, and the row of the tenant.
+
+    Nothing is done for a copy of a database, which the job itself drops.
+    """
+    server_name, database_name = job.source_server_name, job.source_database_name
+    if job.tenant_id is None or server_name is None or database_name is None:
+        return
+    server = lifecycle.databases.server(server_name)
+    await inspection.undo_adoption(server, database_name, job.tenant_id)
+    await tenants.remove_unseen(lifecycle.catalog, job)
 
 
 def _check_stamp(stamp: str | None, streams: Streams) -> None:

@@ -20,12 +20,12 @@ from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import Progress, RunTenant
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
-from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
 from tenantry.fleet.outages import Outages
 from tenantry.fleet.server_queue import CLAIM_MIN, ServerQueue
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.migration.errors import explain
+from tenantry.work.heartbeat import Heartbeat
 
 POLL_SECONDS = 0.5
 # How long the tenants of a server that is not configured here are left to other processes, which

@@ -1,17 +1,20 @@
 """Delete tenants: keep them for some days, undelete them, and then remove them for good."""
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
+import msgspec
 import structlog
 
 from tenantry.catalog import credentials as stored
-from tenantry.catalog import deleted_tenants, job_cleanup, tenants
+from tenantry.catalog import deleted_tenants, jobs, tenants
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
+from tenantry.catalog.job_states import JobState
+from tenantry.catalog.jobs import PURGE
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.fleet.lifecycle import Lifecycle, checked_name
@@ -20,6 +23,8 @@ from tenantry.kit.errors import Conflict, Invalid, Unavailable
 from tenantry.migration.errors import reason_of
 from tenantry.tenant import sessions
 from tenantry.tenant.databases import TenantDatabase
+from tenantry.work.kinds import undone
+from tenantry.work.ledger import clear, new_job
 
 # Tenants that one call of `Deletion.purge_expired` removes; it is called every 5 s.
 PURGED_MAX = 5
@@ -66,10 +71,7 @@ class Deletion:
         if name != tenant.name:
             raise WrongName
         if not self.kept:
-            async with self._removing(ctx, tenant, "tenant.delete") as session:
-                worker_id = self.lifecycle.heartbeat.worker_id
-                if await tenants.set_deleting(session, tenant.id, worker_id=worker_id) is None:
-                    raise TenantActive
+            await self._remove(ctx, tenant, "tenant.delete", self._take_suspended)
             return None
         catalog = self.lifecycle.catalog
         changes = audit_log.changes_between(tenant, None, *_LOGGED)
@@ -115,13 +117,12 @@ class Deletion:
         """
         if name != deleted.name:
             raise WrongName
-        await self._purge(ctx, deleted)
+        await self._remove(ctx, deleted, "tenant.purge", deleted_tenants.take)
 
     async def purge_expired(self, ctx: OperationContext) -> None:
         """Purge up to `PURGED_MAX` tenants that were deleted long enough ago.
 
-        A process that is killed during this leaves a tenant that another one cleans up, as after
-        an interrupted creation.
+        A process that is killed during this leaves a job that another one ends.
 
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
@@ -132,7 +133,7 @@ class Deletion:
         ):
             # Another process may have purged or undeleted it. `reap` drops what is left.
             with contextlib.suppress(DeletedTenantNotFound, DatabaseNotDropped):
-                await self._purge(ctx, deleted)
+                await self._remove(ctx, deleted, "tenant.purge", deleted_tenants.take)
                 _log.info("deleted tenant purged", tenant=str(deleted.id))
 
     async def _end_sessions(self, deleted: Tenant) -> None:
@@ -144,35 +145,50 @@ class Deletion:
         finally:
             await database.close()
 
-    async def _purge(self, ctx: OperationContext, deleted: Tenant) -> None:
-        worker_id = self.lifecycle.heartbeat.worker_id
-        async with self._removing(ctx, deleted, "tenant.purge") as session:
-            await deleted_tenants.take(session, deleted.id, worker_id=worker_id)
+    async def _take_suspended(
+        self, session: CatalogChange, tenant_id: UUID, *, worker_id: UUID
+    ) -> Tenant:
+        taken = await tenants.set_deleting(session, tenant_id, worker_id=worker_id)
+        if taken is None:
+            raise TenantActive
+        return taken
 
-    @contextlib.asynccontextmanager
-    async def _removing(
-        self, ctx: OperationContext, tenant: Tenant, action: str
-    ) -> AsyncIterator[CatalogChange]:
-        """Remove the tenant that the block takes for that; clear it later if it is interrupted.
+    async def _remove(
+        self,
+        ctx: OperationContext,
+        tenant: Tenant,
+        action: str,
+        take: Callable[..., Awaitable[Tenant]],
+    ) -> None:
+        """Remove the tenant that *take* takes for that, with its database.
 
         Raises:
             DatabaseNotDropped: It is removed, and its database is not.
         """
-        lifecycle, changes = self.lifecycle, audit_log.changes_between(tenant, None, *_LOGGED)
+        ledger, changes = self.lifecycle.ledger, audit_log.changes_between(tenant, None, *_LOGGED)
+        job = new_job(ctx, PURGE, tenant=(tenant.id, tenant.name))
+        ledger.busy.add(job.id)
         try:
-            async with lifecycle.catalog.change(
+            async with ledger.catalog.change(
                 ctx, action, tenant.id, tenant_id=tenant.id, changes=changes
             ) as session:
-                yield session
+                # It may have been moved since *tenant* was read.
+                taken = await take(session, tenant.id, worker_id=ledger.worker_id)
+                job = msgspec.structs.replace(
+                    job,
+                    state=JobState.DROPPING.value,
+                    server_name=taken.server_name,
+                    database_name=taken.database_name,
+                )
                 await stored.remove_all(session, tenant.id)
-                await job_cleanup.release_kept(session, tenant.id)
-        except (Unavailable, asyncio.CancelledError):
-            lifecycle.uncleared[tenant.id] = tenant  # the COMMIT may have succeeded
-            raise
-        error = await lifecycle.clear(tenant)
+                await jobs.add(session, job, worker_id=ledger.worker_id)
+                await jobs.take_kept(session, tenant.id, worker_id=None)
+            error = await clear(ledger, job.id, undo=undone)
+        finally:
+            ledger.busy.discard(job.id)
         if error is not None:
-            place = f"{tenant.database_name} on the server {tenant.server_name}"
+            where = f"{job.database_name} on the server {job.server_name}"
             raise DatabaseNotDropped(
-                f"The tenant is removed, and its database {place} could not be dropped: "
+                f"The tenant is removed, and its database {where} could not be dropped: "
                 f"{reason_of(error)} Every serving process tries again until it is dropped."
             ) from error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from tenantry.catalog import job_metrics, runs, tenant_counts
+from tenantry.catalog import job_queue, runs, tenant_counts
 from tenantry.catalog.session import CatalogSession
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.metrics import FleetState, Metrics
@@ -69,12 +69,12 @@ async def read(catalog: CatalogSession, head: str) -> FleetState:
     """
     counts = await tenant_counts.by_revision(catalog)
     unfinished = await runs.unfinished(catalog)
-    queue = await job_metrics.queue(catalog)
+    queue = await job_queue.length(catalog)
     return FleetState(
         tenants_behind=sum(one.count for one in counts if one.revision != head),
         tenants_failing=sum(one.failing for one in counts),
         queued_jobs=queue.count,
         oldest_job_at=queue.oldest_at,
         oldest_run_at=min((one.started_at for one in unfinished), default=None),
-        last_backup_at=await job_metrics.last_backup_at(catalog),
+        last_backup_at=await job_queue.last_backup_at(catalog),
     )

@@ -1,22 +1,20 @@
-"""Create tenants, change them, and clean up what an interrupted operation has left."""
+"""Create tenants, and change them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from uuid import UUID
+from collections.abc import Callable
+from dataclasses import dataclass
 
-import asyncpg
 import msgspec
-import structlog
 
 from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.access.passwords import Passwords
 from tenantry.catalog import jobs, tenants
 from tenantry.catalog.database import Catalog, Unchanged
-from tenantry.catalog.tenants import NAME_CHARS_MAX, Tenant, TenantNameInUse, TenantState
+from tenantry.catalog.job_states import Job
+from tenantry.catalog.jobs import PROVISION
+from tenantry.catalog.tenants import NAME_CHARS_MAX, Tenant, TenantState
 from tenantry.db import audit_log
-from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.placement import Placement
 from tenantry.fleet.templates import Templates
 from tenantry.kit.context import OperationContext
@@ -25,7 +23,6 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.sizes import LIMIT_BYTES_MIN, shown_size
 from tenantry.kit.tasks import beside
 from tenantry.kit.text import checked_label
-from tenantry.migration import inspection
 from tenantry.migration.errors import explain, reason_of
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
@@ -34,6 +31,7 @@ from tenantry.migration.streams import Streams
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.users import NewUser, User
+from tenantry.work.ledger import JobLost, Ledger, finish, new_job, running
 
 PROVISION_SECONDS_MAX = 120.0
 
@@ -45,8 +43,6 @@ _LOGGED = (
     "requests_per_minute",
     "size_bytes_max",
 )
-
-_log = structlog.get_logger(__name__)
 
 
 class ProvisioningFailed(Unavailable):
@@ -80,9 +76,7 @@ class Lifecycle:
 
     Attributes:
         templates: Creates databases as copies of a template.
-        heartbeat: Holds the id of this process, which owns the tenants that it creates.
-        uncleared: Tenants that could neither be removed nor left to other processes. This process
-            retries them, because others do not remove what a live process owns.
+        ledger: Holds the job of each tenant that is created or removed.
     """
 
     catalog: Catalog
@@ -91,9 +85,8 @@ class Lifecycle:
     templates: Templates
     passwords: Passwords
     placement: Placement
-    heartbeat: Heartbeat
+    ledger: Ledger
     streams: Callable[[], Streams]
-    uncleared: dict[UUID, Tenant] = field(default_factory=dict)
 
     async def provision(
         self,
@@ -206,109 +199,66 @@ class Lifecycle:
             rest = RunScripts(scripts.streams, is_of_template=True)
             await self._migrate(self.databases.server(server_name).url(name), rest)
 
-    async def reap(self) -> None:
-        """Remove tenants that a dead process left unfinished while creating or deleting them.
-
-        If a server cannot be reached, its other tenants wait for the next call: each of them could
-        wait for a connection that times out, and the rest of the housekeeping with it.
-
-        Raises:
-            DatabaseUnavailable: The catalog cannot be reached.
-        """
-        for tenant in await tenants.take_abandoned(
-            self.catalog, worker_id=self.heartbeat.worker_id
-        ):
-            self.uncleared[tenant.id] = tenant
-        while self.templates.uncleared:
-            self.uncleared.update([self.templates.uncleared.popitem()])
-        failing: set[str] = set()
-        for tenant in list(self.uncleared.values()):
-            if tenant.server_name in failing:
-                continue
-            error = await self.clear(tenant)
-            # If the server answers, only this database cannot be dropped.
-            if error is not None and not isinstance(error.__cause__, asyncpg.PostgresError):
-                failing.add(tenant.server_name)
-
-    async def clear(self, tenant: Tenant) -> Unavailable | OSError | None:
-        """Remove the database and the row of a tenant that is not listed; retry later if it fails.
-
-        A tenant that this process has not taken is left as it is.
-
-        Returns:
-            Why it failed; None if nothing is left.
-        """
-        self.uncleared.pop(tenant.id, None)
-        worker_id = self.heartbeat.worker_id
-        try:
-            await self.databases.forget(tenant.id)
-            # Its database is read from the row: it may have been moved since *tenant* was read.
-            held = await tenants.condemn(self.catalog, tenant, worker_id=worker_id)
-            if held is None:
-                return None
-            await self._remove_database(held)
-            await tenants.remove_unseen(self.catalog, held, worker_id=worker_id)
-        except (Unavailable, OSError) as error:
-            _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
-            await self._leave(tenant)
-            return error
-        except asyncio.CancelledError:
-            self.uncleared[tenant.id] = tenant
-            raise
-        return None
-
     async def _provision(
         self, ctx: OperationContext, tenant: Tenant, owner: NewUser
     ) -> Provisioned:
+        job = new_job(ctx, PROVISION, new=tenant)
         try:
             # Hashing takes longer than the rest, so it runs concurrently.
-            async with beside(self.passwords.hash(owner.password)) as password_hash:
-                # Inside the try block, because the commit may succeed although this raises.
-                await tenants.add(
-                    self.catalog,
-                    tenant,
-                    worker_id=self.heartbeat.worker_id,
-                    owner_email=owner.email,
+            async with (
+                beside(self.passwords.hash(owner.password)) as password_hash,
+                running(self.ledger, job, tenant=tenant, owner_email=owner.email),
+                asyncio.timeout(PROVISION_SECONDS_MAX),
+            ):
+                scripts = RunScripts(self.streams())
+                await self.create_database(
+                    ctx, tenant.server_name, scripts=scripts, name=tenant.database_name
                 )
-                async with asyncio.timeout(PROVISION_SECONDS_MAX):
-                    return await self._create(ctx, tenant, owner, password_hash)
-        except TenantNameInUse:
-            raise
-        except BaseException as error:
-            await self.clear(tenant)
+                hashed = await password_hash
+                server = self.databases.server(tenant.server_name)
+                async with server.filling(tenant.database_name) as fresh:
+                    user = await users.add(ctx, fresh, owner, password_hash=hashed)
+                revision = str(await asyncio.to_thread(scripts.head))
+                return await self.publish(
+                    ctx, "create", job, tenant, user, revision=revision, logged="modules"
+                )
+        except Exception as error:
             if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
-                raise
-            if not isinstance(error, Exception):
                 raise
             raise ProvisioningFailed(
                 f"The tenant could not be created: {reason_of(error)}"
             ) from error
 
-    async def _create(
-        self, ctx: OperationContext, tenant: Tenant, owner: NewUser, password_hash: Awaitable[str]
+    async def publish(
+        self,
+        ctx: OperationContext,
+        action: str,
+        job: Job,
+        tenant: Tenant,
+        owner: User,
+        *,
+        revision: str,
+        logged: str,
     ) -> Provisioned:
-        scripts = RunScripts(self.streams())
-        await self.create_database(
-            ctx, tenant.server_name, scripts=scripts, name=tenant.database_name
-        )
-        hashed = await password_hash
-        server = self.databases.server(tenant.server_name)
-        async with server.filling(tenant.database_name) as fresh:
-            user = await users.add(ctx, fresh, owner, password_hash=hashed)
-        changes = audit_log.changes_between(None, tenant, "name", "server_name", "modules")
+        """Make a new tenant visible, with an API key, and end its job: all, or nothing.
+
+        *logged* is a value for the audit log, beside its name and its server.
+
+        Raises:
+            JobLost: This process does not hold the job any longer.
+        """
+        changes = audit_log.changes_between(None, tenant, "name", "server_name", logged)
         async with self.catalog.change(
-            ctx, "tenant.create", tenant.id, tenant_id=tenant.id, changes=changes
+            ctx, f"tenant.{action}", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:
+            await finish(session, self.ledger, job)
             ready = await tenants.set_ready(
-                session,
-                tenant.id,
-                worker_id=self.heartbeat.worker_id,
-                revision=str(await asyncio.to_thread(scripts.head)),
+                session, tenant.id, worker_id=self.ledger.worker_id, revision=revision
             )
             if ready is None:
-                raise ProvisioningFailed
+                raise JobLost
             key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
-        return Provisioned(tenant=ready, owner=user, key=key)
+        return Provisioned(tenant=ready, owner=owner, key=key)
 
     async def _bring_to_head(self, tenant: Tenant) -> None:
         try:
@@ -324,21 +274,6 @@ class Lifecycle:
         if migrated.error is not None:
             raise migrated.error
         return migrated
-
-    async def _remove_database(self, tenant: Tenant) -> None:
-        server = self.databases.server(tenant.server_name)
-        if tenant.state == TenantState.ADOPTING.value:
-            await inspection.undo_adoption(server, tenant.database_name, tenant.id)
-        else:
-            await server.drop(tenant.database_name)
-
-    async def _leave(self, tenant: Tenant) -> None:
-        try:
-            await tenants.abandon(self.catalog, tenant, worker_id=self.heartbeat.worker_id)
-        except Unavailable as error:
-            self.uncleared[tenant.id] = tenant
-            cause = explain(error)
-            _log.warning("tenant not left to others", tenant=str(tenant.id), cause=cause)
 
 
 def new_tenant(

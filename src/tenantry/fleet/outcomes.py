@@ -15,10 +15,10 @@ from tenantry.catalog.run_claims import Returned
 from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.migration.errors import explain, failure_cause
+from tenantry.work.heartbeat import Heartbeat
 
 WRITTEN_MAX = 256
 # How long an outcome waits for others, so that one transaction writes several. If no other tenant

@@ -26,7 +26,6 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import outcomes
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.claims import OTHER, POLL_SECONDS, Claimed, Claims
-from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
 from tenantry.fleet.outages import Outages, Verdict
 from tenantry.fleet.outcomes import OutcomeWriter
@@ -40,6 +39,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Streams
 from tenantry.tenant.databases import TenantDatabases
+from tenantry.work.heartbeat import Heartbeat
 
 PROGRAM = f"{socket.gethostname()}, process {os.getpid()}, release {VERSION}"
 

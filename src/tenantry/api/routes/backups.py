@@ -11,8 +11,8 @@ from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
 from tenantry.api.envelope import Reply
 from tenantry.api.routes.jobs import queued, queues
-from tenantry.backup import restoring
-from tenantry.catalog import tenants
+from tenantry.backup import moving, replacing
+from tenantry.catalog.job_queue import BACKUP, CLONE, MOVE, PRUNE, REPLACE, RESTORE, VERIFY
 from tenantry.schemas.backups import (
     ArchivePage,
     ArchivePageRequest,
@@ -39,7 +39,7 @@ async def back_up_tenants(
 ) -> QueuedJobs:
     """Back up tenants; by default all of them, and the catalog."""
     tenant_ids = sent_members(request).get("tenant_ids")
-    return QueuedJobs(await services.queueing.back_up(ctx, tenant_ids))
+    return QueuedJobs(await services.queue.back_up(ctx, tenant_ids))
 
 
 @endpoint("GET", "/api/admin/archives", ADMIN, seconds_more=TARGET_SECONDS)
@@ -47,7 +47,7 @@ async def list_archives(
     _ctx: AdminContext, services: Services, request: ArchivePageRequest
 ) -> ArchivePage:
     """List archives, the newest first."""
-    archives = services.queueing.archives
+    archives = services.copying.archives
     return ArchivePage.of_page(await archives.page(request.window, search=request.search))
 
 
@@ -56,7 +56,7 @@ async def verify_archive(
     ctx: AdminContext, services: Services, request: VerifyArchiveRequest
 ) -> Reply:
     """Verify an archive: restore it into a scratch database."""
-    return queued(await services.queueing.verify(ctx, request.archive))
+    return await queued(ctx, services, VERIFY, archive=request.archive)
 
 
 @queues("/api/admin/archives/prune", errors=[CONFLICT])
@@ -64,8 +64,8 @@ async def prune_archives(
     ctx: AdminContext, services: Services, request: PruneArchivesRequest
 ) -> Reply:
     """Remove old archives; damaged and incomplete ones, and those of other keys, are kept."""
-    return queued(
-        await services.queueing.prune(ctx, keep_days=request.keep_days, keep_last=request.keep_last)
+    return await queued(
+        ctx, services, PRUNE, keep_days=request.keep_days, keep_last=request.keep_last
     )
 
 
@@ -75,10 +75,13 @@ async def restore_archive(
 ) -> Reply:
     """Restore an archive as a new tenant, or a tenant that no longer exists."""
     sent = sent_members(request)
-    return queued(
-        await services.queueing.restore(
-            ctx, request.archive, name=sent.get("name"), server_name=sent.get("server")
-        )
+    return await queued(
+        ctx,
+        services,
+        RESTORE,
+        archive=request.archive,
+        name=sent.get("name"),
+        server_name=sent.get("server"),
     )
 
 
@@ -87,8 +90,7 @@ async def back_up_tenant(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> Reply:
     """Back up a tenant; one that is queued already is not queued again."""
-    tenant = await tenants.get(services.catalog, tenant_id)
-    return queued(await services.queueing.back_up_tenant(ctx, tenant))
+    return await queued(ctx, services, BACKUP, tenant_id=tenant_id)
 
 
 @queues("/api/admin/tenants/{tenantId}/restore", errors=[CONFLICT], seconds_more=TARGET_SECONDS)
@@ -96,8 +98,9 @@ async def restore_tenant(
     ctx: AdminContext, services: Services, request: ReplaceTenantRequest, *, tenant_id: UUID
 ) -> Reply:
     """Restore an archive in place of a tenant, which is suspended for that time."""
-    tenant = await tenants.get(services.catalog, tenant_id)
-    return queued(await services.queueing.replace(ctx, request.archive, tenant, name=request.name))
+    return await queued(
+        ctx, services, REPLACE, tenant_id=tenant_id, archive=request.archive, name=request.name
+    )
 
 
 @endpoint(
@@ -111,7 +114,7 @@ async def confirm_restore(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> None:
     """Drop the old database of a tenant that was restored in its place."""
-    await restoring.confirm(ctx, services.copying, tenant_id)
+    await replacing.confirm(ctx, services.copying, tenant_id)
 
 
 @queues("/api/admin/tenants/{tenantId}/clone", errors=[CONFLICT])
@@ -119,10 +122,9 @@ async def clone_tenant(
     ctx: AdminContext, services: Services, request: CloneTenantRequest, *, tenant_id: UUID
 ) -> Reply:
     """Copy a tenant to a new one."""
-    tenant = await tenants.get(services.catalog, tenant_id)
     server_name = sent_members(request).get("server")
-    return queued(
-        await services.queueing.clone(ctx, tenant, name=request.name, server_name=server_name)
+    return await queued(
+        ctx, services, CLONE, tenant_id=tenant_id, name=request.name, server_name=server_name
     )
 
 
@@ -131,8 +133,7 @@ async def move_tenant(
     ctx: AdminContext, services: Services, request: MoveTenantRequest, *, tenant_id: UUID
 ) -> Reply:
     """Move a tenant to another tenant server; it is read-only for that time."""
-    tenant = await tenants.get(services.catalog, tenant_id)
-    return queued(await services.queueing.move(ctx, tenant, server_name=request.server))
+    return await queued(ctx, services, MOVE, tenant_id=tenant_id, server_name=request.server)
 
 
 @endpoint(
@@ -147,8 +148,9 @@ async def move_tenants(
     ctx: AdminContext, services: Services, request: MoveTenantsRequest
 ) -> QueuedJobs:
     """Move every tenant of a tenant server to another one."""
+    moving.check_servers(services.copying, request.from_server, request.to_server)
     return QueuedJobs(
-        await services.queueing.move_all(
+        await services.queue.move_all(
             ctx, from_server=request.from_server, to_server=request.to_server
         )
     )

@@ -8,6 +8,7 @@ from tenantry.api.endpoints import CONFLICT, endpoint
 from tenantry.api.envelope import Reply
 from tenantry.api.routes.jobs import queued, queues
 from tenantry.catalog import drift, tenants
+from tenantry.catalog.job_queue import DRIFT
 from tenantry.schemas.base import Nothing, PageRequest
 from tenantry.schemas.drift import DriftedTenantResponse, DriftPage, TenantDriftResponse
 from tenantry.services import Services
@@ -22,7 +23,7 @@ async def list_drifted(_ctx: AdminContext, services: Services, request: PageRequ
 @queues("/api/admin/drift/check", errors=[CONFLICT])
 async def check_drift(ctx: AdminContext, services: Services, _request: Nothing) -> Reply:
     """Check every tenant at the head for drift: compare its schema with that of a new database."""
-    return queued(await services.queueing.check_drift(ctx, None))
+    return await queued(ctx, services, DRIFT)
 
 
 @endpoint("GET", "/api/admin/tenants/{tenantId}/drift", ADMIN)
@@ -40,5 +41,4 @@ async def check_tenant(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> Reply:
     """Check one tenant for drift."""
-    tenant = await tenants.get(services.catalog, tenant_id)
-    return queued(await services.queueing.check_drift(ctx, tenant))
+    return await queued(ctx, services, DRIFT, tenant_id=tenant_id)

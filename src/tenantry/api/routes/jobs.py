@@ -1,14 +1,14 @@
 """``/api/admin/jobs``: backups, restores, copies, moves and checks, with their progress."""
 
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import ACCEPTED, CONFLICT, endpoint
 from tenantry.api.envelope import Reply
-from tenantry.catalog import jobs
-from tenantry.catalog.jobs import Job
+from tenantry.catalog import jobs, tenants
 from tenantry.schemas.backups import JobPage, JobPageRequest, JobResponse, QueuedJobs
 from tenantry.schemas.base import Nothing
 from tenantry.services import Services
@@ -49,16 +49,25 @@ async def cancel_job(
     ctx: AdminContext, services: Services, _request: Nothing, *, job_id: UUID
 ) -> None:
     """Cancel a job: what it has begun is removed."""
-    await services.queueing.cancel(ctx, job_id)
+    await services.queue.cancel(ctx, job_id)
 
 
 @endpoint("POST", "/api/admin/jobs/cancel-queued", ADMIN)
 async def cancel_queued(ctx: AdminContext, services: Services, _request: Nothing) -> QueuedJobs:
     """Cancel every job that has not started."""
-    return QueuedJobs(await services.queueing.cancel_queued(ctx))
+    return QueuedJobs(await services.queue.cancel_queued(ctx))
 
 
-def queued(job: Job) -> Reply:
-    """Return the response to a request that has queued *job*."""
+async def queued(
+    ctx: AdminContext,
+    services: Services,
+    kind: str,
+    *,
+    tenant_id: UUID | None = None,
+    **wanted: Any,
+) -> Reply:
+    """Queue a job, of a tenant if *tenant_id* is not None; return the response: see `Queue.add`."""
+    tenant = None if tenant_id is None else await tenants.get(services.catalog, tenant_id)
+    job = await services.queue.add(ctx, kind, tenant=tenant, **wanted)
     where = f"/api/admin/jobs/{job.id}"
     return Reply(JobResponse.of(job), ACCEPTED, [(b"location", where.encode())])

@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from tenantry.backup import dumps
-from tenantry.catalog import deleted_tenants, job_cleanup, jobs, tenant_counts, tenant_list
+from tenantry.catalog import deleted_tenants, jobs, tenant_counts, tenant_list
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.jobs import JobNotFound, JobState
+from tenantry.catalog.job_states import JobState
+from tenantry.catalog.jobs import JobNotFound
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.cli.doctor.findings import Finding, State
 from tenantry.cli.printing import output
@@ -53,7 +54,7 @@ async def check_slots(settings: Settings, catalog: Catalog) -> list[Finding]:
 
 
 async def _check_jobs(catalog: Catalog) -> list[Finding]:
-    left = await job_cleanup.count_left(catalog)
+    left = await jobs.count_left(catalog)
     findings = []
     if left.abandoned:
         detail = f"{left.abandoned:,} unfinished, and their processes are dead."

@@ -1,0 +1,81 @@
+"""Undo what a failed move has done to its tenant."""
+
+import contextlib
+from functools import partial
+
+import msgspec
+
+from tenantry.backup.copying import Copying
+from tenantry.catalog import job_states, jobs, moves
+from tenantry.catalog.job_states import Job
+from tenantry.catalog.jobs import TenantMoving
+from tenantry.catalog.tenants import TenantNotFound
+from tenantry.db.copying import replication
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.ids import new_id
+from tenantry.work.ledger import JobLost, clear, housekeeping
+
+LIFTING = "Lifts the write fence of a move that another process had ended before."
+MADE_WRITABLE = [{"field": "isReadOnly", "old": True, "new": False}]
+"""The change in the audit log."""
+
+
+async def undo(copying: Copying, job: Job) -> None:
+    """Let the tenant of a failed move be writable, as it was before.
+
+    Last the slot of the move is dropped, for which no tenant waits.
+    """
+    server_name, database_name = job.source_server_name, job.source_database_name
+    if server_name is None or database_name is None:
+        await _make_writable(copying, job)
+        return
+    source = copying.databases.server(server_name)
+    await source.accept_writes(database_name)
+    await _make_writable(copying, job)
+    await source.stop_following(database_name, replication.name_of(job.id))
+
+
+async def lift_if_lost(copying: Copying, job: Job) -> bool:
+    """Lift the write fence that a move has just set, if this process does not hold its job.
+
+    The process that has ended the job did so before, so nothing else would lift it. A job of its
+    own does, unless the tenant is moved again: that move needs the fence. While a job is held when
+    its fence is set, the process that ends it lifts the fence. Return whether the job was lost.
+
+    Raises:
+        DatabaseUnavailable: The catalog cannot be reached. The fence is lifted.
+    """
+    assert job.source_server_name is not None
+    assert job.source_database_name is not None
+    try:
+        held = await jobs.lock(copying.catalog, job.id, worker_id=copying.ledger.worker_id)
+        if held is not None and held.state == job_states.JobState.RUNNING:
+            return False
+        lifting = msgspec.structs.replace(
+            job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
+        )
+        with contextlib.suppress(TenantMoving):
+            await jobs.add(copying.catalog, lifting, worker_id=copying.ledger.worker_id)
+            await clear(
+                copying.ledger,
+                lifting.id,
+                undo=partial(undo, copying),
+                error=JobLost().message,
+            )
+    except DatabaseUnavailable:
+        source = copying.databases.server(job.source_server_name)
+        await source.accept_writes(job.source_database_name)
+        raise
+    return True
+
+
+async def _make_writable(copying: Copying, job: Job) -> None:
+    tenant_id = job.tenant_id
+    if tenant_id is None or not job.has_made_read_only:
+        return
+    with contextlib.suppress(TenantNotFound):  # it is writable, or was purged
+        async with copying.catalog.change(
+            housekeeping(), "tenant.update", tenant_id, tenant_id=tenant_id, changes=MADE_WRITABLE
+        ) as session:
+            if await moves.unfreeze(session, tenant_id) is None:
+                raise TenantNotFound

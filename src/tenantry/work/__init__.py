@@ -1,0 +1,1 @@
+"""Durable work: one ledger, one lease, one runner. Each kind of work has a module elsewhere."""

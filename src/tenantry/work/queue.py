@@ -1,0 +1,156 @@
+"""Queue the jobs that admins request, after a check of the request."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from tenantry.catalog import audit, job_queue, jobs
+from tenantry.catalog.job_queue import BACKUP, MOVE, JobOptions
+from tenantry.catalog.job_states import Job, JobState
+from tenantry.catalog.tenants import Tenant
+from tenantry.db import audit_log
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict
+from tenantry.work.kinds import Kind
+from tenantry.work.ledger import Ledger, new_job
+
+QUEUED_MAX = 1_000
+"""Queued jobs besides backups and moves, of which each tenant has at most one in the queue."""
+
+TenantName = tuple[UUID | None, str | None]
+
+
+class TooManyQueued(Conflict):
+    """Too many jobs are queued: cancel some, or wait until they have ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """Queues jobs, each with an entry in the audit log.
+
+    Attributes:
+        hint: Makes this process claim a job at once.
+    """
+
+    ledger: Ledger
+    kinds: Mapping[str, Kind]
+    hint: Callable[[], None]
+
+    async def add(
+        self,
+        ctx: OperationContext,
+        kind: str,
+        *,
+        tenant: Tenant | None = None,
+        **wanted: Any,
+    ) -> Job:
+        """Queue a job of a kind; *wanted* are the members of `JobOptions` that it needs.
+
+        If a backup of the tenant is queued, that is returned: it has not begun, so it will contain
+        everything that was written before this call.
+
+        Raises:
+            TooManyQueued: The queue is full.
+            TenantMoving: It is a move, and another one of the tenant has not ended.
+            Exception: As for `check` in the module of the kind.
+        """
+        options = JobOptions(request_id=ctx.request_id, address=ctx.address, **wanted)
+        of = (None, None) if tenant is None else (tenant.id, tenant.name)
+        if kind == BACKUP:
+            queued = await job_queue.queued_backup(self.ledger.catalog, of[0])
+            if queued is not None:
+                return queued
+        job = await self.kinds[kind].check(_new(ctx, kind, of, options), options)
+        changes = audit_log.changes_between(None, job, "kind", "tenant_name", "archive")
+        if options.keep_days is not None:
+            changes += audit_log.changes_between(None, options, "keep_days", "keep_last")
+        if kind == MOVE and tenant is not None:
+            changes += _servers(tenant.server_name, options.server_name)
+        async with self.ledger.catalog.begin() as session:
+            is_bounded = kind not in {BACKUP, MOVE}
+            if is_bounded and await job_queue.count(session) >= QUEUED_MAX:
+                raise TooManyQueued
+            await job_queue.add(session, [job])
+            action = f"{kind}.queue"
+            await audit.LOG.add(
+                session, ctx, action, job.id, tenant_id=job.tenant_id, changes=changes
+            )
+        self.hint()
+        return job
+
+    async def back_up(self, ctx: OperationContext, tenant_ids: Sequence[UUID] | None) -> int:
+        """Queue backups of these tenants, or of every tenant and the catalog; return how many.
+
+        What is queued already is left out.
+        """
+        async with self.ledger.catalog.begin() as session:
+            found = await job_queue.to_back_up(session, tenant_ids)
+            chosen: list[TenantName] = [(one.id, one.name) for one in found]
+            if tenant_ids is None and await job_queue.queued_backup(session, None) is None:
+                chosen.insert(0, (None, None))
+            options = JobOptions(request_id=ctx.request_id, address=ctx.address)
+            await job_queue.add(session, [_new(ctx, BACKUP, one, options) for one in chosen])
+            changes: audit_log.Changes = [{"field": "jobs", "old": None, "new": len(chosen)}]
+            await audit.LOG.add(session, ctx, "backup.queue", "backups", changes=changes)
+        self.hint()
+        return len(chosen)
+
+    async def move_all(self, ctx: OperationContext, *, from_server: str, to_server: str) -> int:
+        """Queue a move of every tenant of a tenant server to another one; return how many.
+
+        A tenant that is being moved, or will be, is left out.
+
+        Raises:
+            TenantMoving: Another caller has just queued a move of one of the tenants.
+        """
+        options = JobOptions(request_id=ctx.request_id, address=ctx.address, server_name=to_server)
+        async with self.ledger.catalog.begin() as session:
+            found = await job_queue.to_move(session, from_server)
+            if not found:
+                return 0
+            await job_queue.add(
+                session, [_new(ctx, MOVE, (one.id, one.name), options) for one in found]
+            )
+            changes: audit_log.Changes = [{"field": "jobs", "old": None, "new": len(found)}]
+            changes += _servers(from_server, to_server)
+            await audit.LOG.add(session, ctx, "move.queue", "moves", changes=changes)
+        self.hint()
+        return len(found)
+
+    async def cancel(self, ctx: OperationContext, job_id: UUID) -> Job:
+        """Cancel a job.
+
+        Raises:
+            JobNotFound: There is none.
+            JobEnded: It has ended.
+        """
+        async with self.ledger.catalog.begin() as session:
+            before = await jobs.get(session, job_id)
+            job = await job_queue.cancel(session, job_id, now=ctx.now)
+            if not before.is_cancelled:
+                await audit.LOG.add(session, ctx, "job.cancel", job.id, tenant_id=job.tenant_id)
+        return job
+
+    async def cancel_queued(self, ctx: OperationContext) -> int:
+        """Cancel every queued job; return how many."""
+        async with self.ledger.catalog.begin() as session:
+            count = await job_queue.cancel_queued(session, now=ctx.now)
+            if count:
+                changes: audit_log.Changes = [{"field": "jobs", "old": count, "new": None}]
+                await audit.LOG.add(session, ctx, "job.cancel_queued", "jobs", changes=changes)
+        return count
+
+
+def _servers(from_server: str, to_server: str | None) -> audit_log.Changes:
+    return [{"field": "serverName", "old": from_server, "new": to_server}]
+
+
+def _new(ctx: OperationContext, kind: str, tenant: TenantName, options: JobOptions) -> Job:
+    return msgspec.structs.replace(
+        new_job(ctx, kind, tenant=tenant, archive=options.archive),
+        state=JobState.QUEUED.value,
+        options=msgspec.json.encode(options).decode(),
+    )
