@@ -1,5 +1,6 @@
 """SQL on databases without the product's code, over other drivers."""
 
+import asyncio
 import contextlib
 import sqlite3
 import subprocess
@@ -181,6 +182,10 @@ class Raw:
         with self.connect() as connection:
             cursor = connection.execute(sql, values)
             return list(cursor.fetchall()) if cursor.description else []
+
+    async def write(self, sql: str, *values: object) -> None:
+        """Run *sql* without stopping the event loop, whose own transaction may hold the lock."""
+        await asyncio.to_thread(self.run, sql, *values)
 
     def multiply(self, table: str, copies: int, **changed: str) -> None:
         """Copy each row of a table so many times.

@@ -79,7 +79,7 @@ class TestAdminLogin:
             await client.post(ADMIN_LOGIN, json={**ADA, "email": "nobody@example.com"}),
             await client.post(ADMIN_LOGIN, json=tenants_user),
         ]
-        catalog_of(world).run("UPDATE admin SET is_active = ?", False)  # noqa: FBT003 - a value
+        await catalog_of(world).write("UPDATE admin SET is_active = ?", False)  # noqa: FBT003 - a value
         answers.append(await client.post(ADMIN_LOGIN, json=ADA))
 
         for answer in answers:

@@ -183,7 +183,7 @@ class TestRotateKey:
             if number == 0:
                 long_ago = utc_now() - EXPIRED_KEY_KEPT
                 of_ended = "WHERE expires_at IS NOT NULL"
-                catalog_of(world).run(
+                await catalog_of(world).write(
                     f"UPDATE api_key SET expires_at = ? {of_ended}", f"{long_ago}"
                 )
 

@@ -316,12 +316,12 @@ class TestChanges:
 
     async def test_do_not_need_the_catalog_to_be_writable(self, world: World):
         client = await world.owner(world.acme)
-        catalog_of(world).run("ALTER TABLE audit_entry RENAME TO audit_entry_gone")
+        await catalog_of(world).write("ALTER TABLE audit_entry RENAME TO audit_entry_gone")
 
         body = {"fullName": "Another Name", "email": world.acme.owner.email}
         ok(await client.put(PROFILE, json=body))
 
-        catalog_of(world).run("ALTER TABLE audit_entry_gone RENAME TO audit_entry")
+        await catalog_of(world).write("ALTER TABLE audit_entry_gone RENAME TO audit_entry")
         [entry] = await inside(world, action="profile.update")
         assert changed(entry)["fullName"][1] == "Another Name"
 
@@ -469,7 +469,7 @@ class TestExport:
         millisecond = first_id_at(utc_now()).hex[:12]
         made = "printf('%020x', n)" if is_sqlite else "lpad(to_hex(n), 20, '0')"
         made = f"'{millisecond}' || {made}" if is_sqlite else f"('{millisecond}' || {made})::uuid"
-        catalog_of(world).run(sql.format(id=made), count)
+        await catalog_of(world).write(sql.format(id=made), count)
 
         ids = [one["id"] for one in await lines(world, action="many")]
 

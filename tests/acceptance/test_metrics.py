@@ -66,7 +66,7 @@ async def add_job(session: CatalogSession, state: JobState, at: datetime) -> Non
     added = Job(
         new_id(), "backup", None, None, "ada", at, state=state.value, finished_at=finished_at
     )
-    await session.execute(ADD, **msgspec.structs.asdict(added), worker_id=None)
+    await session.execute(ADD, **msgspec.structs.asdict(added))
 
 
 class TestMetrics:

@@ -576,7 +576,7 @@ class TestClock:
         for number in range(25):
             await log_in(world, world.acme, "wrong", address=f"198.51.{number}.1")
         hour = 3_600_000
-        catalog_of(world).run(
+        await catalog_of(world).write(
             "UPDATE login_attempt SET since_ms = since_ms + ?, next_ms = next_ms + ?", hour, hour
         )
 
