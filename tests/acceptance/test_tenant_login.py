@@ -483,7 +483,7 @@ class TestAttackers:
         catalog = catalog_of(world)
         for _ in range(3):
             back = (WAIT_SECONDS_MAX + 1) * 1000
-            catalog.run("UPDATE login_attempt SET next_ms = next_ms - ?", back)
+            await catalog.write("UPDATE login_attempt SET next_ms = next_ms - ?", back)
             guess = await log_in(world, world.acme, "wrong", address=FRESH)
             refused(guess, 401, LOGIN_REFUSED)
             refused(await log_in(world, world.acme, "wrong", address=FRESH), 429)
