@@ -96,14 +96,14 @@ class TestWaveSizes:
     )
     def test_are_numbers_of_tenants(self, waves: list[Amount], total: int, sizes: list[int]):
         """Percentages are rounded up, and there are never more tenants than there are."""
-        assert RunOptions(waves=waves).wave_sizes(total) == sizes
+        assert [size for size, _ in RunOptions(waves=waves).sized_waves(total)] == sizes
 
     def test_may_not_decrease_when_numbers_and_percentages_meet(self):
         with pytest.raises(BadRunOptions, match="of 50 tenants these are 10, 5"):
-            RunOptions(waves=[10, "10%"]).wave_sizes(50)
+            RunOptions(waves=[10, "10%"]).sized_waves(50)
 
     def test_are_none_without_waves(self):
-        assert RunOptions().wave_sizes(10) == []
+        assert RunOptions().sized_waves(10) == []
 
 
 class TestFailuresMax:

@@ -22,6 +22,7 @@ from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import migration_run, plan_tenant, tenant, tenant_migration
 from tenantry.catalog.tenants import TenantState, is_migrated, is_ready
+from tenantry.catalog.waves import CREATION, ORDERS, Wave, wave_of
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, parameters
 from tenantry.db.types import Ids, is_listed
@@ -45,6 +46,9 @@ class Selection(msgspec.Struct, frozen=True):
             latest attempt.
         plan_id: Only the tenants of this stored plan.
         has_passed: With `plan_id`: only the tenants that its rehearsal has passed.
+        named: The waves that name their tenants: a key of `waves.NAMES`, and its value. With
+            `plan_id`, its waves and its order are used.
+        order: The order of the tenants in a wave, a key of `waves.ORDERS`.
     """
 
     tenant_ids: Sequence[UUID] | None = None
@@ -53,6 +57,8 @@ class Selection(msgspec.Struct, frozen=True):
     head: str | None = None
     plan_id: UUID | None = None
     has_passed: bool | None = None
+    named: tuple[tuple[str, str], ...] = ()
+    order: str = CREATION
 
     @property
     def is_empty(self) -> bool:
@@ -60,18 +66,32 @@ class Selection(msgspec.Struct, frozen=True):
         return self.tenant_ids is not None and not self.tenant_ids
 
     @property
-    def conditions(self) -> frozenset[str]:
-        """The names of the conditions that limit it."""
-        return frozenset(name for name in _CONDITIONS if getattr(self, name) is not None)
+    def statements(self) -> "_Statements":
+        """The statements that select, and add items, with the conditions that limit it."""
+        choice = frozenset(name for name in _CONDITIONS if getattr(self, name) is not None)
+        return _statements(choice, tuple(key for key, _ in self.named), self.order)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the parameters of its statements."""
+        names = {f"wave_{at}": value for at, (_, value) in enumerate(self.named)}
+        return msgspec.structs.asdict(self) | names
 
 
 class Selected(msgspec.Struct, frozen=True):
-    """A tenant that is selected for a run."""
+    """A tenant that is selected for a run.
+
+    Attributes:
+        wave: The first wave that names it, from 0, or their number; None if no wave names tenants.
+        sort_key: What orders the tenants of a wave; None in the order of their creation.
+    """
 
     tenant_id: UUID
     tenant_name: str
     database_name: str
     server_name: str
+    wave: int | None
+    sort_key: str | None
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -129,11 +149,15 @@ _ADD = Statement[Any](
 )
 
 
-@functools.cache  # at most 10 choices, and a statement for each
-def _statements(choice: frozenset[str]) -> "_Statements":
+@functools.lru_cache(maxsize=64)  # without named waves, there are fewer
+def _statements(choice: frozenset[str], named: tuple[str, ...], order: str) -> "_Statements":
     """Return statements with the chosen conditions only, so that an index of them is used."""
+    place: tuple[sa.ColumnElement[Any], ...] = wave_of(named), ORDERS[order]
+    if "plan_id" in choice:
+        place = plan_tenant.c.wave, plan_tenant.c.sort_key
+    labelled = (one.label(name) for one, name in zip(place, ("wave", "sort_key"), strict=True))
     found = (
-        sa.select(*_SELECTED_COLUMNS)
+        sa.select(*_SELECTED_COLUMNS, *labelled)
         .where(_is_selected, *(_CONDITIONS[name] for name in sorted(choice)))
         .order_by(tenant.c.id)
     )
@@ -163,6 +187,7 @@ _BEGIN = Statement[Any](
     .values(
         planner_id=None,
         **parameters("total_count", "finished_at", "waves", "max_failures", "unopened_count"),
+        **parameters("wave_details", "wave_failed_max"),
     )
     .where(_run.id == sa.bindparam("run"))
 )
@@ -268,12 +293,12 @@ async def add_items(
         return []
     state = MigrationState.WAITING if waits else MigrationState.PENDING
     added = await session.fetch_all(
-        _statements(selection.conditions).add,
+        selection.statements.add,
         run=run_id,
         state=state.value,
         after=after or UUID(int=0),
         limit=limit,
-        **msgspec.structs.asdict(selection),
+        **selection.values,
     )
     return sorted(one.id for one in added)
 
@@ -295,12 +320,14 @@ async def begin(
     total: int,
     waves: Sequence[int] = (),
     max_failures: int | None = None,
+    wave_details: Sequence[Wave] = (),
 ) -> None:
     """Show a run after its last `add_items`; one without tenants has ended.
 
     The options are as in `MigrationRun`; *total* is the number of its tenants. The first wave
     begins, and `run_tenants.open_batch` opens it.
     """
+    has_details = any(one != Wave(None, None) for one in wave_details)
     await session.execute(
         _BEGIN,
         run=run_id,
@@ -309,6 +336,8 @@ async def begin(
         waves=list(waves) or None,
         max_failures=max_failures,
         unopened_count=waves[0] if waves else 0,
+        wave_details=msgspec.to_builtins(wave_details) if has_details else None,
+        wave_failed_max=wave_details[0].max_failures if wave_details else None,
     )
 
 
@@ -316,8 +345,8 @@ async def selected(session: CatalogSession, selection: Selection, *, limit: int)
     """Return the first *limit* selected tenants, in the order of their creation."""
     if selection.is_empty:
         return []
-    statement = _statements(selection.conditions).select
-    return await session.fetch_all(statement, **msgspec.structs.asdict(selection), limit=limit)
+    statement = selection.statements.select
+    return await session.fetch_all(statement, **selection.values, limit=limit)
 
 
 async def abandoned(session: CatalogSession, planner_id: UUID) -> list[UUID]:

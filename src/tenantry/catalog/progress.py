@@ -2,8 +2,8 @@
 
 Without waves, all items may start immediately. With waves, only those of the first one are
 pending, and the others wait; when all items that may start have ended, the next wave starts. If
-more tenants have failed than the run allows, or if items are left after the last wave, the run
-stops: items that have not started end as not attempted.
+more tenants have failed than the run or its current wave allows, or if items are left after the
+last wave, the run stops: items that have not started end as not attempted.
 """
 
 from datetime import datetime
@@ -11,6 +11,7 @@ from datetime import datetime
 import msgspec
 
 from tenantry.catalog.runs import NOT_ATTEMPTED, Progress
+from tenantry.catalog.waves import Wave
 
 LEFT_OUT = f"{NOT_ATTEMPTED}left out by the last wave"
 
@@ -37,17 +38,42 @@ def advance(
         return msgspec.structs.replace(after, finished_at=max(now, before.started_at))
     if after.stop_reason is not None:
         return after
-    if after.max_failures is not None and after.failed_count > after.max_failures:
-        return msgspec.structs.replace(after, stop_reason=_too_many(after.max_failures))
-    if after.ended_count < before.opened_count or after.waves is None:
+    too_many = _too_many(before, after.failed_count)
+    if too_many is not None:
+        return msgspec.structs.replace(after, stop_reason=too_many)
+    if after.ended_count < before.opened_count or before.waves is None:
         return after
-    if after.ended_count >= after.waves[-1]:
+    after = msgspec.structs.replace(after, wave_failed_max=_wave_failed_max(after))
+    if after.ended_count >= before.waves[-1]:
         return msgspec.structs.replace(after, stop_reason=LEFT_OUT)
     opens = after.opened_count - before.opened_count
     return msgspec.structs.replace(after, unopened_count=before.unopened_count + opens)
 
 
-def _too_many(max_failures: int) -> str:
-    if max_failures < 2:  # noqa: PLR2004 - one, or more than one
-        return f"{NOT_ATTEMPTED}{'more than one tenant' if max_failures else 'a tenant'} failed"
-    return f"{NOT_ATTEMPTED}more than {max_failures} tenants failed"
+def _wave_failed_max(run: Progress) -> int | None:
+    """Return how many tenants may have failed while the next wave goes on, if it has a budget."""
+    wave = _details(run)
+    return None if wave.max_failures is None else run.failed_count + wave.max_failures
+
+
+def _details(run: Progress) -> Wave:
+    """Return what is known of the wave that starts next, or goes on."""
+    details = run.wave_details or []
+    return Wave(**details[number - 1]) if (number := _number(run)) <= len(details) else Wave()
+
+
+def _number(run: Progress) -> int:
+    return 1 + sum(size <= run.ended_count for size in run.waves or ())
+
+
+def _too_many(before: Progress, failed_count: int) -> str | None:
+    """Return why the run stops if these are too many failures, of all or of the current wave."""
+    most, where = before.max_failures, ""
+    if most is None or failed_count <= most:
+        wave, limit = _details(before), before.wave_failed_max
+        if limit is None or failed_count <= limit:
+            return None
+        most, name = wave.max_failures or 0, f" ({wave.where})" if wave.where else ""
+        where = f" of wave {_number(before)}{name}"
+    some = f"more than {most} tenants" if most > 1 else "more than one tenant"
+    return f"{NOT_ATTEMPTED}{some if most else 'a tenant'}{where} failed"

@@ -29,6 +29,7 @@ from tenantry.catalog.runs import (
 )
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
+from tenantry.catalog.waves import is_waiting
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Conflict
 
@@ -56,7 +57,6 @@ class _Number(msgspec.Struct, frozen=True):
 
 
 _run, _item = migration_run.c, tenant_migration.c
-_is_waiting = _item.state == MigrationState.WAITING.value
 _worker = sa.bindparam("worker", type_=sa.Uuid)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
 _LOCK = Statement(
@@ -73,6 +73,7 @@ _MOVED = (
     "stop_reason",
     "last_sequence",
     "unopened_count",
+    "wave_failed_max",
 )
 _MOVE = Statement[Any](
     sa.update(migration_run).values(parameters(*_MOVED)).where(_run.id == sa.bindparam("run"))
@@ -97,8 +98,8 @@ _OPEN = Statement[Any](
     .where(
         sa.tuple_(_item.run_id, _item.tenant_id).in_(
             sa.select(_item.run_id, _item.tenant_id)
-            .where(of_run, _is_waiting)
-            .order_by(_item.tenant_id)
+            .where(of_run, is_waiting)
+            .order_by(_item.wave, _item.sort_key, _item.tenant_id)
             .limit(_limit)
         )
     )

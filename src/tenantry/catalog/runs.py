@@ -27,8 +27,6 @@ UNFINISHED_MAX = 100
 ENDED_READ_MAX = 500
 CAUSES_MAX = 1_000
 
-_FIRST = UUID(int=0)
-
 
 class MigrationRunNotFound(NotFound):
     """There is no migration run with this id."""
@@ -76,6 +74,8 @@ class MigrationRun(msgspec.Struct, frozen=True):
         not_attempted_count: Tenants that were never started.
         plan_id: The stored plan that it runs; None without one.
         held_reason: Why no process works on it now, if none has the files of its plan.
+        wave_details: For each of `waves`: a `waves.Wave`; None if no wave has any of it.
+        wave_failed_max: How many tenants may have failed while the current wave goes on.
     """
 
     id: UUID
@@ -95,6 +95,8 @@ class MigrationRun(msgspec.Struct, frozen=True):
     not_attempted_count: int = 0
     plan_id: UUID | None = None
     held_reason: str | None = None
+    wave_details: list[dict[str, Any]] | None = None
+    wave_failed_max: int | None = None
 
     @property
     def held_because(self) -> str | None:
@@ -298,8 +300,6 @@ _FAILURES = Statement(
     .limit(CAUSES_MAX),
     Cause,
 )
-
-
 _EXISTING = Statement(
     sa.select(_run.id).where(is_listed(_run.id, sa.bindparam("run_ids", type_=Ids))), RowId
 )
@@ -354,7 +354,7 @@ async def ended_batch(
     It follows the item of the tenant *after*. Fewer than *limit* items are the last batch. With a
     *state*, it has only items in this state: `SUCCESS` or `FAILED`.
     """
-    values: dict[str, object] = {"run": run_id, "after": after or _FIRST, "limit": limit}
+    values: dict[str, object] = {"run": run_id, "after": after or UUID(int=0), "limit": limit}
     if state is None:
         return await session.fetch_all(_ENDED_SOME, **values)
     return await session.fetch_all(_ENDED_AS, state=state.value, **values)

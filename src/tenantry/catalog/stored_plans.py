@@ -85,6 +85,8 @@ class PlanTenant(msgspec.Struct, frozen=True):
         error: Why that was unknown, or why its rehearsal failed or was not possible.
         cause: What its error has in common with those of other tenants.
         has_passed: Whether its pending revisions were rehearsed without an error.
+        wave: As in `plans.Selected`.
+        sort_key: As in `plans.Selected`.
     """
 
     tenant_id: UUID
@@ -94,6 +96,8 @@ class PlanTenant(msgspec.Struct, frozen=True):
     error: str | None
     cause: str | None
     has_passed: bool
+    wave: int | None = None
+    sort_key: str | None = None
 
 
 class PlanCause(msgspec.Struct, frozen=True):

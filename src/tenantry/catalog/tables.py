@@ -241,6 +241,10 @@ migration_run = sa.Table(
     # The plan that it runs, and why no process works on it now.
     sa.Column("plan_id", sa.Uuid, nullable=True),
     sa.Column("held_reason", sa.String, nullable=True),
+    # Of each wave: how it names its tenants, and its failure budget.
+    sa.Column("wave_details", Records, nullable=True),
+    # How many tenants may have failed while the current wave goes on, if it has a budget.
+    sa.Column("wave_failed_max", sa.Integer, nullable=True),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 
@@ -263,10 +267,18 @@ tenant_migration = sa.Table(
     sa.Column("cause", sa.String, nullable=True),
     # In a run with a plan: the revision at which the plan found the tenant.
     sa.Column("planned_from", sa.String, nullable=True),
+    # Waiting tenants are opened by these, then by id: see `catalog.plans`.
+    sa.Column("wave", sa.Integer, nullable=True),
+    sa.Column("sort_key", Canonical, nullable=True),
     # In the order in which items are claimed, and in the order in which they have ended.
     sa.Index("ix_tenant_migration_state", "run_id", "state", "tenant_id"),
     _index_of_some(
         "ix_tenant_migration_server_name", "state = 'Pending'", "run_id", "server_name", "tenant_id"
+    ),
+    _index_of_some(
+        "ix_tenant_migration_waiting",
+        "state = 'Waiting'",
+        *("run_id", "wave", "sort_key", "tenant_id"),
     ),
     sa.Index("ix_tenant_migration_sequence", "run_id", "sequence", unique=True),
     sa.Index("ix_tenant_migration_worker_id", "worker_id"),
@@ -311,6 +323,9 @@ plan_tenant = sa.Table(
     sa.Column("error", sa.String, nullable=True),
     sa.Column("cause", sa.String, nullable=True),
     sa.Column("has_passed", sa.Boolean, nullable=False),
+    # As in `tenant_migration`: a run of the plan has the same waves.
+    sa.Column("wave", sa.Integer, nullable=True),
+    sa.Column("sort_key", Canonical, nullable=True),
 )
 
 _IS_MOVING = "kind = 'move' AND state IN ('queued', 'running', 'dropping')"

@@ -10,6 +10,7 @@ from tenantry.catalog import admins
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.stored_plans import PlanNotFound
+from tenantry.catalog.waves import CREATION
 from tenantry.cli import migrating, options, run_options, run_reading, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import run_ids
@@ -83,6 +84,8 @@ async def plan(
     retry: run_options.Retry = None,
     only_behind: run_options.OnlyBehind = False,
     wave: run_options.Waves = None,
+    order: run_options.Order = CREATION,
+    wave_max_failures: run_options.WaveMaxFailures = None,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
     rehearse: Annotated[
@@ -102,6 +105,8 @@ async def plan(
             named=tenant,
             retry=retry,
             waves=wave,
+            order=order,
+            wave_max_failures=wave_max_failures,
             max_failures=max_failures,
             label=label,
             only_behind=only_behind,
@@ -125,6 +130,8 @@ def migrate_fleet(
     retry: run_options.Retry = None,
     only_behind: run_options.OnlyBehind = False,
     wave: run_options.Waves = None,
+    order: run_options.Order = CREATION,
+    wave_max_failures: run_options.WaveMaxFailures = None,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
     plan: run_options.PlanId = None,
@@ -145,6 +152,8 @@ def migrate_fleet(
                 named=tenant,
                 retry=retry,
                 waves=wave,
+                order=order,
+                wave_max_failures=wave_max_failures,
                 max_failures=max_failures,
                 label=label,
                 only_behind=only_behind,

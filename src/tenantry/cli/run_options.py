@@ -7,9 +7,10 @@ import typer
 
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
+from tenantry.catalog.waves import CREATION, ORDERS
 from tenantry.cli.completion import run_ids, tenant_names
 from tenantry.cli.finding import find_tenant, read_id
-from tenantry.fleet.run_options import Amount, RunOptions
+from tenantry.fleet.run_options import CANARY_BUDGET, Amount, RunOptions
 
 Tenants = Annotated[
     list[str] | None,
@@ -29,8 +30,20 @@ Waves = Annotated[
     list[str] | None,
     typer.Option(
         "--wave",
+        metavar="N|N%|WHERE",
+        help="Tenants started up to this wave, or, in the first waves, those at `server=NAME` or "
+        "called `name=NAME`; the next one starts when all of them have ended.",
+    ),
+]
+Order = Annotated[
+    str, typer.Option(metavar="|".join(ORDERS), help="The order of the tenants, with --wave.")
+]
+WaveMaxFailures = Annotated[
+    list[str] | None,
+    typer.Option(
         metavar="N|N%",
-        help="Tenants started up to this wave; the next one starts when all of them have ended.",
+        help="Stop the run when more tenants of a wave have failed; first for wave 1. Default: "
+        "0 for wave 1, if others follow.",
     ),
 ]
 MaxFailures = Annotated[
@@ -65,21 +78,28 @@ async def options_of(
     named: Sequence[str] | None,
     retry: str | None,
     waves: Sequence[str] | None = None,
+    order: str = CREATION,
+    wave_max_failures: Sequence[str] | None = None,
     max_failures: str | None = None,
     label: str | None = None,
     only_behind: bool = False,
 ) -> RunOptions:
-    """Return the options of a run; `fleet` checks them.
+    """Return the options of a run; `fleet` checks them. A failed canary stops it by default.
 
     Raises:
         TenantNotFound: A tenant in *named* does not exist.
         MigrationRunNotFound: *retry* is not an id.
     """
+    budgets: Sequence[Amount] | None = [_amount(one) for one in wave_max_failures or ()] or None
+    if budgets is None and len(waves or ()) > 1:
+        budgets = CANARY_BUDGET
     found = [(await find_tenant(catalog, one)).id for one in named] if named else None
     return RunOptions(
         tenant_ids=found,
         retry_of=None if retry is None else read_id(retry, MigrationRunNotFound),
         waves=[_amount(one) for one in waves] if waves else None,
+        order=order,
+        wave_max_failures=budgets,
         max_failures=None if max_failures is None else _amount(max_failures),
         label=label,
         only_behind=only_behind,

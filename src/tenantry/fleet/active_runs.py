@@ -69,7 +69,8 @@ class ActiveRun:
     def update(self, run: MigrationRun) -> None:
         """Store the state of the run, as just read or written. A stop is final."""
         self.stop_reason = self.stop_reason or run.stop_reason
-        self._max_failures = run.max_failures
+        limits = [one for one in (run.max_failures, run.wave_failed_max) if one is not None]
+        self._max_failures = min(limits, default=None)
         self._failed_count = max(self._failed_count, run.failed_count)
         self._updated_at = monotonic_seconds()
         updated, self._updated = self._updated, asyncio.Event()

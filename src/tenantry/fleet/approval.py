@@ -22,7 +22,12 @@ DIFFERENCES_SHOWN_MAX = 5
 COMMAND_LINE = "cli:"
 """The prefix of the actors of commands, which together count as one person."""
 
-_MEMBERS = {"retry_of": "retryOf", "max_failures": "maxFailures", "tenant_ids": "tenantIds"}
+_MEMBERS = {
+    "retry_of": "retryOf",
+    "max_failures": "maxFailures",
+    "tenant_ids": "tenantIds",
+    "wave_max_failures": "waveMaxFailures",
+}
 
 
 class PlanChanged(Conflict):
@@ -110,7 +115,10 @@ def make_plan(
     records = [msgspec.to_builtins({one.name: getattr(stored, one.name) for one in fields(stored)})]
     files = [{"name": name, "sha256": hashes[name]} for name in sorted(hashes)]
     revisions = [msgspec.to_builtins(one) for one in preview.revisions]
-    seen = [(one.tenant_id, one.position, one.pending, one.has_passed) for one in tenants]
+    seen = [
+        (one.tenant_id, one.position, one.pending, one.has_passed, one.wave, one.sort_key)
+        for one in tenants
+    ]
     everything = msgspec.json.encode([records, files, revisions, seen, head, is_rehearsed])
     plan = StoredPlan(
         id=new_id(),
@@ -224,6 +232,8 @@ def _tenant(found: TenantPreview, *, is_rehearsed: bool) -> PlanTenant:
         error=found.error,
         cause=found.cause,
         has_passed=is_rehearsed and found.error is None and found.pending_migrations is not None,
+        wave=found.wave,
+        sort_key=found.sort_key,
     )
 
 

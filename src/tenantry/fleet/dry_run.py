@@ -34,6 +34,8 @@ class TenantPreview:
         error: Why the revision is unknown, or why the rehearsal failed or was not possible.
         cause: What the error has in common with those of other tenants.
         is_rehearsable: False if a pending revision cannot be rolled back.
+        wave: As in `plans.Selected`.
+        sort_key: As in `plans.Selected`.
     """
 
     tenant_id: UUID
@@ -43,6 +45,8 @@ class TenantPreview:
     error: str | None
     is_rehearsable: bool = True
     cause: str | None = None
+    wave: int | None = None
+    sort_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +155,8 @@ def _previewed(
         error=None if error is None else explain(error),
         cause=None if error is None else failure_cause(error),
         is_rehearsable=not _is_not_rehearsable(error),
+        wave=tenant.wave,
+        sort_key=tenant.sort_key,
     )
 
 

@@ -8,11 +8,12 @@ run continues if its caller disconnects.
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
-from tenantry.catalog import audit, durations, plans, run_tenants, runs, stored_plans
+from tenantry.catalog import audit, durations, plans, run_tenants, runs, stored_plans, waves
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.runs import MigrationRun, RunContinues
@@ -168,16 +169,20 @@ class Fleet:
                 raise PlanChanged
         if options.label:
             target = f"{target} {options.label}"
-        waves = options.wave_sizes(total)
+        named = {
+            at: await waves.count(session, run_id, at) for at, _ in enumerate(options.named_waves)
+        }
+        sized = options.sized_waves(total, named)
         await plans.begin(
             session,
             run_id,
             now=ctx.now,
             total=total,
-            waves=waves,
+            waves=[size for size, _ in sized],
             max_failures=options.failures_max(total),
+            wave_details=[wave for _, wave in sized],
         )
-        if waves:
+        if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
         await audit.LOG.add(session, ctx, "migration-run.start", target)
 
@@ -221,7 +226,7 @@ class Fleet:
             selected = await plans.selected(session, selection, limit=PREVIEWED_MAX + 1)
             if len(selected) > PREVIEWED_MAX:
                 raise BadRunOptions(TOO_MANY_PREVIEWED)
-            options.wave_sizes(len(selected))
+            options.sized_waves(len(selected), Counter(one.wave for one in selected))
             if rehearse:
                 target = options.label or f"{len(selected)} tenants"
                 await audit.LOG.add(session, ctx, "migration-run.rehearse", target)

@@ -1,16 +1,20 @@
 """Options of a run: its tenants, its waves, and how many failures it allows."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
+from typing import Any, TypeGuard
 from uuid import UUID
+
+import msgspec
 
 from tenantry.catalog import plans, runs, tenant_counts
 from tenantry.catalog.plans import Selection
 from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.waves import CREATION, NAMES, ORDERS, Wave
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import checked_label
+from tenantry.kit.text import canonical, checked_label, shown
 
 LABEL_CHARS_MAX = 200
 TENANTS_NAMED_MAX = 10_000
@@ -19,7 +23,11 @@ WAVES_MAX = 100
 PREVIEWED_MAX = 100_000
 
 Amount = int | str
-"""A number of tenants, or a percentage of them: ``"5%"``, rounded up."""
+"""A number of tenants, or a percentage of them: ``"5%"``, rounded up; as a wave also a condition
+that names its tenants, which has an equals sign: ``"server=eu"``."""
+
+CANARY_BUDGET: list[Amount] = [0]
+"""A failed canary stops the run."""
 
 _PERCENTAGE = re.compile(r"(100|[0-9]{1,2})%")
 
@@ -38,9 +46,14 @@ class RunOptions:
         retry_of: Only the tenants that failed in this run and are active now. With
             `tenant_ids` too, those that are both.
         cause: With `retry_of`: only the tenants that failed with this cause.
-        waves: The cumulative number of tenants up to each wave, in the order of their creation. A
-            wave starts when all tenants of the previous one have ended. Tenants after the last
-            wave are not attempted.
+        waves: The cumulative number of tenants up to each wave. The first waves may name their
+            tenants instead, by a condition such as ``server=eu``; a tenant is in the first wave
+            that names it. A wave starts when all tenants of the previous one have ended. Tenants
+            after the last wave are not attempted.
+        order: The order of the tenants that no wave names, a key of `waves.ORDERS`.
+        wave_max_failures: For each wave, from the first one: if more of its own tenants have
+            failed, the remaining ones of the run are not attempted. Waves without an amount have
+            no budget; by default, a first wave that names its tenants has 0, if others follow.
         max_failures: If more tenants have failed, the remaining ones are not attempted.
         label: A label for the history.
         only_behind: Only the tenants that the catalog's index does not show at the head, and
@@ -51,6 +64,8 @@ class RunOptions:
     retry_of: UUID | None = None
     cause: str | None = None
     waves: Sequence[Amount] | None = None
+    order: str = CREATION
+    wave_max_failures: Sequence[Amount] | None = None
     max_failures: Amount | None = None
     label: str | None = None
     only_behind: bool = False
@@ -71,19 +86,59 @@ class RunOptions:
             raise BadRunOptions('`maxFailures` must be 0 or more, or a percentage: "0%" to "100%".')
         if self.waves is not None:
             _check_waves(self.waves)
+        elif self.order != CREATION or self.wave_max_failures is not None:
+            raise BadRunOptions("`order` and `waveMaxFailures` need `waves`.")
+        if self.order not in ORDERS:
+            raise BadRunOptions(f"`order` must be {' or '.join(ORDERS)}.")
+        budgets = self.wave_max_failures or ()
+        if len(budgets) > len(self.waves or ()) or any(_least(one) < 0 for one in budgets):
+            raise BadRunOptions("`waveMaxFailures` must hold an amount for each wave, or fewer.")
 
-    def wave_sizes(self, total: int) -> list[int]:
-        """Return the cumulative size of each wave for *total* tenants; empty without waves.
+    @property
+    def named_waves(self) -> tuple[tuple[str, str], ...]:
+        """The waves that name their tenants: a key of `waves.NAMES`, and its value."""
+        return tuple(_condition(one) for one in self.waves or () if _is_name(one))
+
+    def sized_waves(
+        self, total: int, named: Mapping[Any, int] | None = None
+    ) -> list[tuple[int, Wave]]:
+        """Return each wave with its cumulative size for *total* tenants; empty without waves.
+
+        *named* is how many tenants each wave that names some has, by its number from 0. A wave
+        that adds no tenant is left out.
 
         Raises:
-            BadRunOptions: A wave is smaller than the previous one.
+            BadRunOptions: A wave is smaller than the previous one, or names no tenant of the run.
         """
-        sizes = [_amount(one, total) for one in self.waves or ()]
+        sizes = [_amount(one, total) for one in self.waves or () if not _is_name(one)]
         if sizes != sorted(sizes):
             raise BadRunOptions(
                 f"`waves` must not decrease: of {total} tenants these are {_listed(sizes)}."
             )
-        return sorted(set(sizes) - {0})
+        waves: list[tuple[int, Wave]] = []
+        size = 0
+        for at, (one, budget) in enumerate(zip_longest(self.waves or (), self._wave_budgets)):
+            name = one if _is_name(one) else None
+            if name is None:
+                added = _amount(one, total) - size
+            else:
+                added = (named or {}).get(at, 0)
+                if total and not added:
+                    raise BadRunOptions(
+                        f"`waves`: {shown(name)} names no tenant of the run, or no further one."
+                    )
+            if added > 0:
+                size += added
+                most = None if budget is None else _amount(budget, added)
+                waves.append((size, Wave(name, most)))
+        return waves
+
+    @property
+    def _wave_budgets(self) -> Sequence[Amount]:
+        if self.wave_max_failures is not None:
+            return self.wave_max_failures
+        waves = self.waves or ()
+        return CANARY_BUDGET if len(waves) > 1 and _is_name(waves[0]) else ()
 
     def failures_max(self, total: int) -> int | None:
         """Return how many of *total* tenants may fail; None if there is no limit."""
@@ -107,24 +162,49 @@ async def select(session: CatalogSession, options: RunOptions, *, head: str | No
     head = head if options.only_behind else None
     if head is not None and not await tenant_counts.behind(session, head):
         return Selection(tenant_ids=[])
+    chosen = Selection(
+        retry_of=options.retry_of,
+        cause=options.cause,
+        head=head,
+        named=options.named_waves,
+        order=options.order,
+    )
     if options.tenant_ids is None:
-        return Selection(retry_of=options.retry_of, cause=options.cause, head=head)
+        return chosen
     named = list(dict.fromkeys(options.tenant_ids))
     wrong = await plans.left_out(session, named)
     if wrong:
         more = f", and {len(wrong) - 1} more of them" if len(wrong) > 1 else ""
         raise BadRunOptions(f"`tenantIds`: {wrong[0]} is no active, writable tenant{more}.")
-    return Selection(tenant_ids=named, retry_of=options.retry_of, cause=options.cause, head=head)
+    return msgspec.structs.replace(chosen, tenant_ids=named)
 
 
 def _check_waves(waves: Sequence[Amount]) -> None:
     if not 0 < len(waves) <= WAVES_MAX:
         raise BadRunOptions(f"`waves` must hold 1 to {WAVES_MAX} waves.")
-    if any(_least(one) < 1 for one in waves):
+    names = [one for one in waves if _is_name(one)]
+    for one in names:
+        _condition(one)
+    amounts = waves[len(names) :]
+    if names != list(waves[: len(names)]):
+        raise BadRunOptions("`waves`: those that name their tenants must come before the amounts.")
+    if any(_least(one) < 1 for one in amounts):
         raise BadRunOptions('Each of `waves` must be 1 or more, or a percentage: "1%" to "100%".')
-    for before, after in pairwise(waves):
+    for before, after in pairwise(amounts):
         if type(before) is type(after) and _least(after) < _least(before):
             raise BadRunOptions("`waves` must not decrease.")
+
+
+def _is_name(wave: Amount) -> TypeGuard[str]:
+    """Return whether a wave names its tenants: no amount has an equals sign."""
+    return isinstance(wave, str) and "=" in wave
+
+
+def _condition(text: str) -> tuple[str, str]:
+    key, _, value = (one.strip() for one in text.partition("="))
+    if key not in NAMES:
+        raise BadRunOptions(f"`waves`: a wave names its tenants by {'=… or '.join(NAMES)}=….")
+    return key, canonical(value) if key == "name" else value
 
 
 def _least(amount: Amount) -> int:

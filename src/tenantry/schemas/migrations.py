@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType, field
 
 from tenantry.catalog.activity import Activity, AwayServer
 from tenantry.catalog.runs import MigrationRun, RunState, RunTenant
+from tenantry.catalog.waves import Wave
 from tenantry.fleet.pending_revisions import RunsAs
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import PlacedCount, SchemaStatus
@@ -35,12 +36,19 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
 
     No other member is taken: a mistyped ``dryRun`` would migrate the fleet. With ``plan``, it is
     exactly that of a dry run, and with ``passedOnly`` over the customers that a rehearsal passed.
+
+    Each of ``waves`` is a cumulative number of customers, a percentage (``"10%"``), or, before
+    these, a condition that names its customers (``"server=eu"``, ``"name=Acme"``). ``order`` is
+    that of the other customers, ``creation`` or ``name``. ``waveMaxFailures`` has the failure
+    budget of each wave, from the first one.
     """
 
     tenant_ids: list[UUID] | UnsetType = UNSET
     retry_of: UUID | UnsetType = UNSET
     cause: str | UnsetType = UNSET
     waves: list[int | str] | UnsetType = UNSET
+    order: str | UnsetType = UNSET
+    wave_max_failures: list[int | str] | UnsetType = UNSET
     max_failures: int | str | UnsetType = UNSET
     label: str | UnsetType = UNSET
     only_behind: bool = False
@@ -302,12 +310,17 @@ class InWorkResponse(Schema, frozen=True):
     since: datetime
 
 
+class WaveDetailResponse(Wave, Schema, frozen=True):
+    """The condition that names the customers of a wave, and its own failure budget, or null."""
+
+
 class RunResponse(Schema, frozen=True):
     """One migration run.
 
     ``failedCount`` includes ``notAttemptedCount``. It has ``waitingFor`` only while tenants wait
-    for a server, ``inWork`` only while some are being migrated, and ``heldBecause`` only while no
-    process has the files of its plan.
+    for a server, ``inWork`` only while some are being migrated, ``heldBecause`` only while no
+    process has the files of its plan, and ``waveDetails``, one for each of ``waves``, only if a
+    wave names its customers or has a failure budget.
     """
 
     id: UUID
@@ -322,6 +335,7 @@ class RunResponse(Schema, frozen=True):
     label: str | None
     head: str | None
     waves: list[int] | None
+    wave_details: list[WaveDetailResponse] | UnsetType
     max_failures: int | None
     stop_reason: str | None
     retry_of: UUID | None
@@ -337,6 +351,7 @@ class RunResponse(Schema, frozen=True):
         return cls.of(
             run,
             held_because=run.held_because or UNSET,
+            wave_details=[WaveDetailResponse(**one) for one in run.wave_details or ()] or UNSET,
             waiting_for=waiting_for(activity),
             in_work=in_work,
         )

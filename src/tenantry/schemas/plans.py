@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import field
 
 from tenantry.catalog.stored_plans import PlanCause, PlanTenant, StoredPlan
+from tenantry.catalog.waves import CREATION
 from tenantry.fleet.pending_revisions import planned_revisions
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.migrations import (
@@ -15,6 +16,9 @@ from tenantry.schemas.migrations import (
     MigrationPreviewDetailResponse,
     PendingRevisionResponse,
 )
+
+# Options that earlier releases have not stored.
+_LATER = {"order": CREATION, "wave_max_failures": None}
 
 
 class PlanPageRequest(PageRequest, frozen=True):
@@ -44,6 +48,8 @@ class PlanResponse(Schema, frozen=True):
     label: str | None
     head: str
     waves: list[int | str] | None
+    order: str
+    wave_max_failures: list[int | str] | None
     max_failures: int | str | None
     only_behind: bool
     retry_of: UUID | None
@@ -57,8 +63,8 @@ class PlanResponse(Schema, frozen=True):
     @classmethod
     def of(cls, source: StoredPlan, **more: Any) -> Self:
         """Return the representation of a plan."""
-        options = source.options[0]
-        names = ("waves", "max_failures", "only_behind")
+        options = _LATER | source.options[0]
+        names = ("waves", "max_failures", "only_behind", *_LATER)
         retry_of = options["retry_of"]
         chosen = {name: options[name] for name in names}
         chosen["retry_of"] = None if retry_of is None else UUID(retry_of)

@@ -93,6 +93,8 @@ def show_plan(plan: StoredPlan, causes: Sequence[PlanCause], tenants: Sequence[P
         "head": plan.head,
         "tenants": f"{plan.total_count:,}: {_found(plan)}",
         "waves": " ".join(map(str, waves)) if waves else None,
+        "order": options.get("order") if waves else None,
+        "failures of waves": " ".join(map(str, options.get("wave_max_failures") or ())) or None,
         "failures allowed": None if failures is None else str(failures),
         "run": plan.run_id,
     }

@@ -141,7 +141,7 @@ def show_run(found: Found) -> None:
         "started": run.started_at,
         "took": _took(run.started_at, run.finished_at),
         "tenants": f"{done:,} of {run.total_count:,}, {run.failed_count:,} failed",
-        "waves": " ".join(map(str, run.waves)) if run.waves else None,
+        "waves": " ".join(_waves(run)) or None,
         "failures allowed": None if run.max_failures is None else f"{run.max_failures:,}",
         "stopped": run.stop_reason,
         "plan": run.plan_id,
@@ -153,6 +153,17 @@ def show_run(found: Found) -> None:
     _show_causes(found)
     columns = ["Tenant", "Status", output.number("Took"), "Applied", "Why"]
     show_long_table(columns, [_row(item) for item in found.items])
+
+
+def _waves(run: MigrationRun) -> list[str]:
+    """Return the cumulative size of each wave, with its name and its failure budget."""
+    texts = [str(size) for size in run.waves or ()]
+    for at, one in enumerate(run.wave_details or ()):
+        most = one["max_failures"]
+        more = [one["where"], None if most is None else f"{most:,} may fail"]
+        if any(more):
+            texts[at] += f" ({', '.join(filter(None, more))})"
+    return texts
 
 
 def _row(item: RunTenant) -> tuple[object, ...]:
