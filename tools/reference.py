@@ -60,6 +60,7 @@ EXIT_STATUSES = {
     ExitStatus.TENANTS_FAILED: "At least one tenant failed, or an archive is damaged.",
     ExitStatus.USAGE: "The command was rejected: the message says what to correct.",
     ExitStatus.UNUSABLE: "A setting, database, disk or program cannot be used: see `doctor`.",
+    ExitStatus.HOLDING: "A run holds after a wave: continue or cancel it.",
     ExitStatus.INTERRUPTED: "The command was interrupted, or the run continues without it.",
 }
 

@@ -198,7 +198,8 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics, pace=pace)
     copying, queue, job_worker = backups_of(settings, ledger, lifecycle)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=most)
-    start = partial(Fleet, metrics=metrics, rules=Rules.of(settings), pace=pace)
+    rules, has_check = Rules.of(settings), bool(settings.wave_check.get_secret_value())
+    start = partial(Fleet, metrics=metrics, rules=rules, has_check=has_check, pace=pace)
     return Services(
         settings=settings,
         catalog=catalog,

@@ -88,10 +88,7 @@ class Settings(BaseSettings):
         "127.0.0.1", description="The address to listen on with `TENANTRY_METRICS_PORT`."
     )
     metrics_port: int = Field(
-        0,
-        ge=0,
-        le=65535,
-        description="A port that serves `/metrics` without credentials; 0 for none.",
+        0, ge=0, le=65535, description="A port that serves `/metrics` without credentials; 0: none."
     )
     token_minutes: int = Field(60, ge=1, le=1440, description="How long a login lasts.")
     password_min_length: int = Field(
@@ -192,6 +189,14 @@ class Settings(BaseSettings):
         description="`1`: a migration run needs the plan of a dry run or a rehearsal. `other`: one "
         "that another admin has made; all commands together count as one. Empty: no plan needed.",
     )
+    wave_check: setting_types.Command = Field(
+        SecretStr(""),
+        description="A command, or an `http(s)` URL, that decides whether a run with "
+        '`"hold": "check"` continues after a wave. Empty: no check.',
+    )
+    wave_check_seconds: float = Field(
+        300, gt=0, le=3600, description="How long the check may take; then it has failed."
+    )
     migration_driver: str = Field(
         "psycopg",
         pattern=r"^[a-z][a-z0-9_]{0,31}$",
@@ -217,10 +222,7 @@ class Settings(BaseSettings):
         8, ge=1, le=1000, description="Maximum connections of this process to the catalog."
     )
     tenant_connections: int = Field(
-        64,
-        ge=1,
-        le=10000,
-        description="Maximum connections of this process to each tenant server.",
+        64, ge=1, le=10000, description="Maximum connections of this process to each tenant server."
     )
     sqlite_synchronous: Literal["FULL", "NORMAL"] = Field(
         "FULL",

@@ -46,6 +46,8 @@ WRONG = {
     "PUBLIC_URL": ["cms.example.com", "ftp://cms.example.com", "https://cms.example.com/a"],
     "REQUESTS_PER_MINUTE": ["0", "59", "100000001", "x"],
     "SERVER_PATIENCE_S": ["0", "-1", "86401", "nan", "soon"],
+    "WAVE_CHECK": ["sh -c 'exit 0", 'check "wave'],
+    "WAVE_CHECK_SECONDS": ["0", "-1", "3601", "nan", "soon"],
     "STATEMENT_TIMEOUT_S": ["0", "-1", "601", "nan", "soon"],
     "TENANT_CONNECTIONS": ["0", "10001", "x"],
     "TENANT_SIZE_MAX": ["-1", "1", "15MB", "1.5GB", "2000TB", "10%", "x"],

@@ -361,7 +361,7 @@ class TestRun:
             async with quick(gated):
                 run = await watching.fleet.wait(run_id)
 
-        assert held.state is RunState.RUNNING
+        assert held.state is RunState.HOLDING
         assert held.held_because is not None
         assert "user:g1_gate is missing; user:g1_gate_ is new." in held.held_because
         assert (counts(run), run.held_because) == ((4, 0), None)

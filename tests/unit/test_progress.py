@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from tenantry.catalog.progress import LEFT_OUT, advance
-from tenantry.catalog.runs import CANCELLED, Progress
+from tenantry.catalog.progress import LEFT_OUT, advance, resume
+from tenantry.catalog.runs import CANCELLED, Progress, RunState
 from tenantry.kit.ids import new_id
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -94,6 +94,24 @@ class TestWaves:
             assert run.finished_at or run.ended_count < opened <= total
 
         assert (opened, run.ended_count) == (total, total)
+
+
+class TestHolds:
+    def test_open_nothing_until_the_run_is_resumed(self):
+        before = msgspec.structs.replace(run_of(10, waves=[2, 5, 10]), holds=[1])
+        run, opens = after(before, 1, 1)
+        assert (run.holding_wave, opens, run.state) == (1, 0, RunState.HOLDING)
+
+        run = resume(run)
+        assert (run.holding_wave, run.unopened_count, run.state) == (None, 3, RunState.RUNNING)
+
+        run, opens = after(run, 3)
+        assert (run.holding_wave, opens) == (None, 5), "it holds after the first wave alone"
+
+    def test_do_not_begin_when_too_many_have_failed(self):
+        before = msgspec.structs.replace(run_of(9, waves=[2, 9], max_failures=0), holds=[1])
+        run, _ = after(before, 1, 1)
+        assert (run.holding_wave, run.state) == (None, RunState.STOPPING)
 
 
 class TestFailures:

@@ -8,6 +8,7 @@ from tenantry.fleet.run_options import (
     WAVES_MAX,
     Amount,
     BadRunOptions,
+    Hold,
     RunOptions,
 )
 from tenantry.kit.ids import new_id
@@ -122,3 +123,20 @@ class TestFailuresMax:
     )
     def test_is_a_number_of_tenants(self, amount: Amount | None, total: int, most: int | None):
         assert RunOptions(max_failures=amount).failures_max(total) == most
+
+
+class TestHolds:
+    @pytest.mark.parametrize(
+        ("hold", "total", "holds"),
+        [
+            (False, 50, []),
+            (True, 50, [1, 2]),
+            ("check", 50, [1, 2]),
+            ([2], 50, [2]),
+            ([3], 50, []),  # nothing follows the last wave
+            ([2], 5, [1]),  # here, 10% is the first tenant, too
+            (True, 1, []),
+        ],
+    )
+    def test_are_after_the_waves_that_there_are(self, hold: Hold, total: int, holds: list[int]):
+        assert RunOptions(waves=[1, "10%", "100%"], hold=hold).holds(total) == holds

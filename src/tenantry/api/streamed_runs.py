@@ -27,8 +27,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def stream_result(catalog: CatalogSession, run: MigrationRun) -> Source:
-    """Yield a `MigrationResultResponse`, of a run that has ended; see `stream_run`."""
-    yield _encode(MigrationResultTotals.of(run))[:-1] + b',"details":['
+    """Yield a `MigrationResultResponse`, of a run that `Fleet.wait` has returned."""
+    yield _encode(MigrationResultTotals.of_result(run))[:-1] + b',"details":['
     async with contextlib.aclosing(_each(catalog, run, MigrationDetailResponse.of)) as chunks:
         async for chunk in chunks:
             yield chunk

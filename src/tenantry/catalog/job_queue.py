@@ -17,8 +17,8 @@ from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict
 
-BACKUP, MOVE, DRIFT, OTHER = LANES = "backup", "move", "drift", "other"
-"""Lanes of the queue: three kinds, and all others. None of them waits for another."""
+BACKUP, MOVE, DRIFT, WAVE, OTHER = LANES = "backup", "move", "drift", "wave-check", "other"
+"""Lanes of the queue: four kinds, and all others. None of them waits for another."""
 VERIFY, RESTORE, REPLACE, CLONE, PRUNE = OTHERS = "verify", "restore", "replace", "clone", "prune"
 """The kinds of the last lane."""
 
@@ -38,6 +38,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         server_name: The tenant server of a new database.
         keep_days: Which archives are kept, by their age.
         keep_last: How many archives of each tenant are kept.
+        run_id: A migration run.
+        wave: The wave of it that is checked.
     """
 
     request_id: str
@@ -47,6 +49,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     server_name: str | None = None
     keep_days: int | None = None
     keep_last: int | None = None
+    run_id: UUID | None = None
+    wave: int | None = None
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -77,6 +81,7 @@ _IN_LANE = {
     BACKUP: _is_backup,
     MOVE: _is_move,
     DRIFT: job.c.kind == sa.literal_column(f"'{DRIFT}'"),
+    WAVE: job.c.kind == sa.literal_column(f"'{WAVE}'"),
     OTHER: job.c.kind.in_([sa.literal_column(f"'{kind}'") for kind in OTHERS]),
 }
 _ids = sa.bindparam("ids", type_=Ids)
@@ -177,9 +182,7 @@ _GIVE_BACK = Statement[Any](
     .where(_is_held, _is_claimed, ~_has_begun, ~is_listed(job.c.id, _ids))
 )
 _ended = {"state": JobState.FAILED.value, "error": CANCELLED, "finished_at": _at}
-_CANCEL_EVERY = Statement(
-    sa.update(job).values(_ended).where(_is_queued).returning(job.c.id), RowId
-)
+_CANCEL_EVERY = updating(_is_queued, **_ended)
 
 
 async def add(session: CatalogSession, queued: Sequence[Job]) -> None:
@@ -248,9 +251,9 @@ async def cancel(session: CatalogSession, job_id: UUID, *, now: datetime) -> Job
     return found
 
 
-async def cancel_queued(session: CatalogSession, *, now: datetime) -> int:
-    """End every queued job; return how many."""
-    return len(await session.fetch_all(_CANCEL_EVERY, at=now))
+async def cancel_queued(session: CatalogSession, *, now: datetime) -> list[Job]:
+    """End every queued job; return them."""
+    return await session.fetch_all(_CANCEL_EVERY, at=now)
 
 
 async def length(session: CatalogSession) -> Length:

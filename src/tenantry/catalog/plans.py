@@ -8,7 +8,7 @@ The functions that write take a transaction on the catalog.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -188,6 +188,7 @@ _BEGIN = Statement[Any](
         planner_id=None,
         **parameters("total_count", "finished_at", "waves", "max_failures", "unopened_count"),
         **parameters("wave_details", "wave_failed_max"),
+        **parameters("holds", "has_check"),
     )
     .where(_run.id == sa.bindparam("run"))
 )
@@ -220,6 +221,9 @@ _REMOVE_ITEMS = Statement(
     )
     .returning(_item.tenant_id.label("id")),
     RowId,
+)
+_EXISTING = Statement(
+    sa.select(_run.id).where(is_listed(_run.id, sa.bindparam("run_ids", type_=Ids))), RowId
 )
 _REMOVE = Statement[Any](sa.delete(migration_run).where(_run.id == sa.bindparam("run")))
 _MIGRATED = Statement(
@@ -321,6 +325,8 @@ async def begin(
     waves: Sequence[int] = (),
     max_failures: int | None = None,
     wave_details: Sequence[Wave] = (),
+    holds: Sequence[int] = (),
+    has_check: bool = False,
 ) -> None:
     """Show a run after its last `add_items`; one without tenants has ended.
 
@@ -338,6 +344,8 @@ async def begin(
         unopened_count=waves[0] if waves else 0,
         wave_details=msgspec.to_builtins(wave_details) if has_details else None,
         wave_failed_max=wave_details[0].max_failures if wave_details else None,
+        holds=list(holds) or None,
+        has_check=has_check,
     )
 
 
@@ -368,6 +376,12 @@ async def remove_some(
         return False
     await session.execute(_REMOVE, run=run_id)
     return True
+
+
+async def existing(session: CatalogSession, run_ids: Collection[UUID]) -> set[UUID]:
+    """Return which of *run_ids* are of runs in the history."""
+    found = await session.fetch_all(_EXISTING, run_ids=list(set(run_ids)))
+    return {one.id for one in found}
 
 
 async def left_out(session: CatalogSession, tenant_ids: Sequence[UUID]) -> list[UUID]:

@@ -1,7 +1,8 @@
 """The progress of a run: which items may start next, computed from its counts, without a database.
 
 Without waves, all items may start immediately. With waves, only those of the first one are
-pending, and the others wait; when all items that may start have ended, the next wave starts. If
+pending, and the others wait; when all items that may start have ended, the next wave starts, or
+the run holds: nothing of it may start then until it is continued, and that starts the wave. If
 more tenants have failed than the run or its current wave allows, or if items are left after the
 last wave, the run stops: items that have not started end as not attempted.
 """
@@ -46,8 +47,17 @@ def advance(
     after = msgspec.structs.replace(after, wave_failed_max=_wave_failed_max(after))
     if after.ended_count >= before.waves[-1]:
         return msgspec.structs.replace(after, stop_reason=LEFT_OUT)
-    opens = after.opened_count - before.opened_count
-    return msgspec.structs.replace(after, unopened_count=before.unopened_count + opens)
+    wave = sum(size <= after.ended_count for size in before.waves)
+    holding = msgspec.structs.replace(after, holding_wave=wave, check_error=None)
+    return holding if wave in (after.holds or ()) else resume(holding)
+
+
+def resume(holding: Progress) -> Progress:
+    """Return the progress of a run that is continued: its next wave starts."""
+    opens = holding.opened_count - holding.ended_count
+    return msgspec.structs.replace(
+        holding, holding_wave=None, check_error=None, unopened_count=holding.unopened_count + opens
+    )
 
 
 def _wave_failed_max(run: Progress) -> int | None:

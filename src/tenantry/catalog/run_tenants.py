@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import progress
+from tenantry.catalog import holds, progress
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.runs import (
     CANCELLED,
@@ -36,6 +36,10 @@ from tenantry.kit.errors import Conflict
 
 class MigrationRunEnded(Conflict):
     """The migration run has ended."""
+
+
+class RunNotHolding(Conflict):
+    """The run is not holding after this wave: show it, and continue the wave that it shows."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -74,6 +78,8 @@ _MOVED = (
     "last_sequence",
     "unopened_count",
     "wave_failed_max",
+    "holding_wave",
+    "check_error",
 )
 _MOVE = Statement[Any](
     sa.update(migration_run).values(parameters(*_MOVED)).where(_run.id == sa.bindparam("run"))
@@ -204,8 +210,26 @@ async def stop(session: CatalogSession, run_id: UUID, *, reason: str = CANCELLED
         raise MigrationRunEnded
     if before.stop_reason is not None:
         return False
-    await _move(session, msgspec.structs.replace(before, stop_reason=reason))
+    await _move(
+        session,
+        msgspec.structs.replace(before, stop_reason=reason, holding_wave=None, check_error=None),
+    )
     return True
+
+
+async def resume(
+    session: CatalogSession, run_id: UUID, *, wave: int, limit: int = PACE.opened_max
+) -> None:
+    """Start the next wave of a run that holds after *wave*: up to *limit* of its items at once.
+
+    Raises:
+        MigrationRunNotFound: No run has this id.
+        RunNotHolding: It does not hold after this wave, perhaps no longer.
+    """
+    before = await _lock(session, run_id)
+    if before.holding_wave != wave:
+        raise RunNotHolding
+    await _move(session, await _open_batch(session, progress.resume(before), limit))
 
 
 async def close_batch(
@@ -277,6 +301,8 @@ async def _end(
     if after.unopened_count > before.unopened_count:  # a wave begins
         after = await _open_batch(session, after, opened_max)
     await _move(session, after)
+    if after.holding_wave is not None:
+        await holds.began(session, after)
     return written, after
 
 

@@ -4,7 +4,7 @@ A run has one item for each tenant. `catalog.plans` inserts them before the firs
 migrated; `catalog.run_tenants` claims and ends them.
 """
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -13,10 +13,9 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
-from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import NotFound, Unavailable
 from tenantry.kit.pages import Page, Window
 
@@ -46,9 +45,10 @@ class MigrationState(StrEnum):
 
 
 class RunState(StrEnum):
-    """The state of a run. Before its end, *stopping* and *cancelling* start no more tenants."""
+    """The state of a run. Before its end, all but *running* start no more tenants."""
 
     RUNNING = "running"
+    HOLDING = "holding"  # until a person, or a check, continues it, or a process has its files
     STOPPING = "stopping"  # by its failure budget, or by its last wave
     CANCELLING = "cancelling"
     SUCCESS = "success"
@@ -76,6 +76,10 @@ class MigrationRun(msgspec.Struct, frozen=True):
         held_reason: Why no process works on it now, if none has the files of its plan.
         wave_details: For each of `waves`: a `waves.Wave`; None if no wave has any of it.
         wave_failed_max: How many tenants may have failed while the current wave goes on.
+        holds: The numbers of the waves, from 1, after which it holds; None without holds.
+        has_check: Whether the operator's check continues it after each wave, if it succeeds.
+        holding_wave: The wave that has ended, while the run holds after it; else None.
+        check_error: While it holds: why the check has failed; None if it has not.
     """
 
     id: UUID
@@ -97,11 +101,27 @@ class MigrationRun(msgspec.Struct, frozen=True):
     held_reason: str | None = None
     wave_details: list[dict[str, Any]] | None = None
     wave_failed_max: int | None = None
+    holds: list[int] | None = None
+    has_check: bool = False
+    holding_wave: int | None = None
+    check_error: str | None = None
 
     @property
     def held_because(self) -> str | None:
-        """Why no process works on it now; None if it has ended or is being stopped."""
-        return self.held_reason if self.state is RunState.RUNNING else None
+        """Why it is holding; None if it is not, has ended, or is being stopped."""
+        if self.finished_at is not None or self.stop_reason is not None:
+            return None
+        if self.holding_wave is None or self.held_reason is not None:
+            return self.held_reason
+        ended = f"Wave {self.holding_wave} of {len(self.waves or ())} has ended."
+        if not self.is_left_to_person:
+            return f"{ended} The check has not ended yet."
+        return f"{ended} {self.check_error or 'Continue or cancel the run.'}"
+
+    @property
+    def is_left_to_person(self) -> bool:
+        """Whether it holds after a wave, and no check may continue it."""
+        return self.holding_wave is not None and not (self.has_check and self.check_error is None)
 
     @property
     def state(self) -> RunState:
@@ -109,7 +129,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
         is_cancelled = self.stop_reason == CANCELLED
         if self.finished_at is None:
             if self.stop_reason is None:
-                return RunState.RUNNING
+                return RunState.RUNNING if self.held_because is None else RunState.HOLDING
             return RunState.CANCELLING if is_cancelled else RunState.STOPPING
         if self.stop_reason is not None:
             return RunState.CANCELLED if is_cancelled else RunState.STOPPED
@@ -268,12 +288,6 @@ _ENDED_AFTER = Statement(
     .limit(_limit),
     RunTenant,
 )
-_held = sa.bindparam("reason", type_=sa.String)
-_HOLD = Statement[Any](
-    sa.update(migration_run)
-    .values(held_reason=_held)
-    .where(_run.id == sa.bindparam("run"), _run.held_reason.is_distinct_from(_held))
-)
 _count = sa.func.count()
 _is_left = sa.or_(
     tenant.c.failing_run_id.is_not(None), tenant.c.schema_revision.is_distinct_from(_run.head)
@@ -300,9 +314,6 @@ _FAILURES = Statement(
     .limit(CAUSES_MAX),
     Cause,
 )
-_EXISTING = Statement(
-    sa.select(_run.id).where(is_listed(_run.id, sa.bindparam("run_ids", type_=Ids))), RowId
-)
 
 
 async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
@@ -312,12 +323,6 @@ async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
         MigrationRunNotFound: No run has this id.
     """
     return await fetch_or_raise(session, _FIND, MigrationRunNotFound, run=run_id)
-
-
-async def existing(session: CatalogSession, run_ids: Collection[UUID]) -> set[UUID]:
-    """Return which of *run_ids* are of runs in the history."""
-    found = await session.fetch_all(_EXISTING, run_ids=list(set(run_ids)))
-    return {one.id for one in found}
 
 
 async def find_item(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> RunTenant | None:
@@ -393,8 +398,3 @@ async def ended_after(
 async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
     """Return the causes of the failures in a run, most frequent first, at most `CAUSES_MAX`."""
     return await session.fetch_all(_FAILURES, run=run_id)
-
-
-async def hold(session: CatalogSession, run_id: UUID, reason: str | None) -> None:
-    """Store why no process works on a run with a plan; None when one does."""
-    await session.execute(_HOLD, run=run_id, reason=reason)

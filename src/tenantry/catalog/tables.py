@@ -245,6 +245,12 @@ migration_run = sa.Table(
     sa.Column("wave_details", Records, nullable=True),
     # How many tenants may have failed while the current wave goes on, if it has a budget.
     sa.Column("wave_failed_max", sa.Integer, nullable=True),
+    # The waves after which it holds, whether the operator's check may continue it, and while it
+    # holds: the wave that has ended, and why the check has not continued it.
+    sa.Column("holds", Numbers, nullable=True),
+    sa.Column("has_check", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("holding_wave", sa.Integer, nullable=True),
+    sa.Column("check_error", sa.String, nullable=True),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 

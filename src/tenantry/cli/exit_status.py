@@ -10,4 +10,5 @@ class ExitStatus(IntEnum):
     TENANTS_FAILED = 1
     USAGE = 2
     UNUSABLE = 3
+    HOLDING = 4
     INTERRUPTED = 130

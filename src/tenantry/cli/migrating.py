@@ -1,6 +1,8 @@
 """Migrate every tenant from the command line."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from uuid import UUID
 
 from tenantry.catalog.runs import RunContinues
@@ -40,7 +42,7 @@ async def migrate_all(
     plan_id: UUID | None = None,
     passed_only: bool = False,
 ) -> Found:
-    """Plan a run, and work on it here until it has ended.
+    """Plan a run, and work on it here until it has ended, or holds after a wave.
 
     Args:
         services: The services of this process; their worker works on every run.
@@ -56,6 +58,34 @@ async def migrate_all(
         RunLeft: This process received a signal to stop.
         DatabaseUnavailable: The catalog has not answered for `TENANTRY_SERVER_PATIENCE_S`.
     """
+    plan = partial(
+        services.fleet.plan,
+        session.context(),
+        triggered_by=triggered_by,
+        options=options,
+        plan_id=plan_id,
+        passed_only=passed_only,
+    )
+    return await _work_on(services, plan)
+
+
+async def resume(services: Services, run_id: UUID, *, wave: int) -> Found:
+    """Continue a run that holds after *wave*, and work on it here like `migrate_all`.
+
+    Raises:
+        BadStream: The directory of revisions cannot be read; the run was not continued.
+        MigrationRunNotFound, RunNotHolding: It cannot be continued.
+        RunLeft, DatabaseUnavailable: As for `migrate_all`.
+    """
+
+    async def begin() -> UUID:
+        await services.fleet.resume(session.context(), run_id, wave=wave)
+        return run_id
+
+    return await _work_on(services, begin)
+
+
+async def _work_on(services: Services, begin: Callable[[], Awaitable[UUID]]) -> Found:
     await check_revisions(services)
     stopping: list[asyncio.Task[None]] = []
 
@@ -63,18 +93,13 @@ async def migrate_all(
         stopping.append(asyncio.create_task(services.worker.stop()))
 
     with signals.handled(begin_to_stop), shown_on(output.progress()) as show:
-        run_id = await services.fleet.plan(
-            session.context(),
-            triggered_by=triggered_by,
-            options=options,
-            plan_id=plan_id,
-            passed_only=passed_only,
-        )
+        run_id = await begin()
         run = await follow(
             services.catalog,
             run_id,
             show=show,
             lost_seconds_max=services.settings.server_patience_s,
             left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
+            until_held=True,
         )
     return await found(services.catalog, run)

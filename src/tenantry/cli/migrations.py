@@ -54,7 +54,7 @@ class DraftResponse(Schema, frozen=True):
 
 
 class RunResult(MigrationResultResponse, frozen=True):
-    """The result of a run, with the id for `--retry`."""
+    """The result of a run, with the id for `--retry` and `migrate continue`."""
 
     run_id: UUID
 
@@ -86,6 +86,9 @@ async def plan(
     wave: run_options.Waves = None,
     order: run_options.Order = CREATION,
     wave_max_failures: run_options.WaveMaxFailures = None,
+    hold: run_options.Hold = False,
+    hold_after: run_options.HoldAfter = None,
+    hold_check: run_options.HoldCheck = False,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
     rehearse: Annotated[
@@ -110,6 +113,9 @@ async def plan(
             max_failures=max_failures,
             label=label,
             only_behind=only_behind,
+            hold=hold,
+            hold_after=hold_after,
+            hold_check=hold_check,
         )
         preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
     if as_json:
@@ -132,13 +138,19 @@ def migrate_fleet(
     wave: run_options.Waves = None,
     order: run_options.Order = CREATION,
     wave_max_failures: run_options.WaveMaxFailures = None,
+    hold: run_options.Hold = False,
+    hold_after: run_options.HoldAfter = None,
+    hold_check: run_options.HoldCheck = False,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
     plan: run_options.PlanId = None,
     passed_only: run_options.PassedOnly = False,
     as_json: options.Json = False,
 ) -> None:
-    """Migrate every active tenant to the newest revision."""
+    """Migrate every active tenant to the newest revision.
+
+    The exit status is 1 if a tenant has failed, and 4 if the run holds after a wave.
+    """
     # Failures are in the result.
     settings = session.configure(log_level="error")
 
@@ -157,6 +169,9 @@ def migrate_fleet(
                 max_failures=max_failures,
                 label=label,
                 only_behind=only_behind,
+                hold=hold,
+                hold_after=hold_after,
+                hold_check=hold_check,
             )
             return await migrating.migrate_all(
                 services,
@@ -166,16 +181,29 @@ def migrate_fleet(
                 passed_only=passed_only,
             )
 
-    ended = process.run(migrate())
-    if as_json:
-        details = [MigrationDetailResponse.of(item) for item in ended.items]
-        output.show_json(RunResult.of(ended.run, details=details, run_id=ended.run.id))
-    else:
-        reports.show_outcome(ended)
-        output.note(f"Details: `tenantry migrate show {ended.run.id}`.")
-        if ended.run.failed_count:
-            output.note(f"Retry: `tenantry migrate all --retry {ended.run.id}`.")
-    exit_after(ended.run)
+    _show_end(process.run(migrate()), as_json=as_json)
+
+
+@group.command("continue")
+def continue_run(
+    run: Annotated[str, typer.Argument(help="The id of the run.", autocompletion=run_ids)],
+    *,
+    wave: Annotated[int, typer.Option(help="The wave after which the run holds.")],
+    as_json: options.Json = False,
+) -> None:
+    """Start the next wave of a run that holds, and work on it like `migrate all`.
+
+    The exit status is 1 if a tenant has failed, and 4 if the run holds after another wave.
+    """
+    settings = session.configure(log_level="error")
+
+    async def resume() -> Found:
+        async with open_services(settings) as services:
+            process.settle()
+            run_id = read_id(run, MigrationRunNotFound)
+            return await migrating.resume(services, run_id, wave=wave)
+
+    _show_end(process.run(resume()), as_json=as_json)
 
 
 @group.command("cancel")
@@ -191,6 +219,27 @@ async def cancel(
     output.show_done(
         "The run is cancelled: tenants in work finish, others are not started.", as_json=as_json
     )
+
+
+def _show_end(found: Found, *, as_json: bool) -> None:
+    """Print a run that has ended, or holds after a wave, and exit with the status for it."""
+    run = found.run
+    if as_json:
+        details = [MigrationDetailResponse.of(item) for item in found.items]
+        output.show_json(RunResult.of_result(run, details=details, run_id=run.id))
+    else:
+        reports.show_outcome(found)
+        output.note(f"Details: `tenantry migrate show {run.id}`.")
+        if run.holding_wave is not None:
+            output.note(
+                f"Continue: `tenantry migrate continue {run.id} --wave {run.holding_wave}`."
+            )
+            output.note(f"Stop: `tenantry migrate cancel {run.id}`.")
+        elif run.failed_count:
+            output.note(f"Retry: `tenantry migrate all --retry {run.id}`.")
+    if run.holding_wave is not None:
+        raise typer.Exit(ExitStatus.HOLDING)
+    exit_after(run)
 
 
 async def _active_admin(catalog: Catalog, email: str) -> str:

@@ -10,7 +10,7 @@ from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.waves import CREATION, ORDERS
 from tenantry.cli.completion import run_ids, tenant_names
 from tenantry.cli.finding import find_tenant, read_id
-from tenantry.fleet.run_options import CANARY_BUDGET, Amount, RunOptions
+from tenantry.fleet.run_options import CANARY_BUDGET, CHECK, Amount, BadRunOptions, RunOptions
 
 Tenants = Annotated[
     list[str] | None,
@@ -50,6 +50,17 @@ MaxFailures = Annotated[
     str | None,
     typer.Option(metavar="N|N%", help="Stop the run when more tenants than this have failed."),
 ]
+Hold = Annotated[
+    bool, typer.Option("--hold", help="After each wave, hold until `migrate continue`.")
+]
+HoldAfter = Annotated[
+    list[int] | None,
+    typer.Option(metavar="WAVE", help="Hold after this wave, by its number. Can be repeated."),
+]
+HoldCheck = Annotated[
+    bool,
+    typer.Option("--hold-check", help="After each wave, hold until TENANTRY_WAVE_CHECK succeeds."),
+]
 Label = Annotated[str | None, typer.Option(help="A label for the run, also in the audit log.")]
 OnlyBehind = Annotated[
     bool,
@@ -83,16 +94,22 @@ async def options_of(
     max_failures: str | None = None,
     label: str | None = None,
     only_behind: bool = False,
+    hold: bool = False,
+    hold_after: Sequence[int] | None = None,
+    hold_check: bool = False,
 ) -> RunOptions:
     """Return the options of a run; `fleet` checks them. A failed canary stops it by default.
 
     Raises:
+        BadRunOptions: There are several kinds of holds.
         TenantNotFound: A tenant in *named* does not exist.
         MigrationRunNotFound: *retry* is not an id.
     """
     budgets: Sequence[Amount] | None = [_amount(one) for one in wave_max_failures or ()] or None
     if budgets is None and len(waves or ()) > 1:
         budgets = CANARY_BUDGET
+    if hold + hold_check + bool(hold_after) > 1:
+        raise BadRunOptions("Use one of --hold, --hold-after and --hold-check.")
     found = [(await find_tenant(catalog, one)).id for one in named] if named else None
     return RunOptions(
         tenant_ids=found,
@@ -103,6 +120,7 @@ async def options_of(
         max_failures=None if max_failures is None else _amount(max_failures),
         label=label,
         only_behind=only_behind,
+        hold=CHECK if hold_check else hold_after or hold,
     )
 
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from tenantry.catalog import run_tenants, runs, stored_plans, workers
+from tenantry.catalog import holds, run_tenants, runs, stored_plans, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.run_tenants import MigrationRunEnded
@@ -200,7 +200,7 @@ class ActiveRuns:
             self._runs.move_to_end(run.id)
             active.update(run)
             if run.held_reason is not None and active.is_known:
-                await runs.hold(catalog, run.id, None)
+                await holds.note(catalog, run.id, None)
         return active
 
     async def _join(self, run: Progress, catalog: Catalog) -> ActiveRun | None:
@@ -208,6 +208,8 @@ class ActiveRuns:
         first_seen, check_again_at = self._unknown.get(run.id, (now, now))
         if check_again_at > now:
             return None
+        if now - check_again_at >= self._pace.orphaned_seconds:  # it was holding, and not polled
+            first_seen = now
         scripts, planned = RunScripts(self._streams()), None
         if run.plan_id is None:
             is_known = run.head is None or await asyncio.to_thread(scripts.have, run.head)
@@ -248,7 +250,7 @@ async def _hold(
         changes = error.message
     else:
         changes = summary(file_changes(planned or {}, found))
-    await runs.hold(catalog, run_id, f"{HELD} {changes}")
+    await holds.note(catalog, run_id, f"{HELD} {changes}")
 
 
 async def _is_known_elsewhere(catalog: Catalog, run_id: UUID, *, within_seconds: float) -> bool:

@@ -13,11 +13,11 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import plans, run_claims, run_tenants, runs, workers
+from tenantry.catalog import holds, plans, run_claims, run_tenants, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import Recorded
-from tenantry.catalog.runs import Progress, RunTenant
+from tenantry.catalog.runs import UNFINISHED_MAX, Progress, RunTenant
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.in_flight import InFlight
@@ -173,7 +173,7 @@ class Claims:
             return count
         try:
             await self._abandon_unconfirmed()
-            unfinished = await runs.unfinished(self._catalog)
+            unfinished = await holds.workable(self._catalog, limit=UNFINISHED_MAX)
             pending = await self._pending_by_server(unfinished)
             for server_name, runs_of in pending.items():
                 count += await self._claim_on(server_name, runs_of)

@@ -25,6 +25,7 @@ from tenantry.fleet.approvals import Approvals, RunDraft, head_of, known_files
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.run_options import (
+    CHECK,
     EVERY_ACTIVE_TENANT,
     PREVIEWED_MAX,
     BadRunOptions,
@@ -54,6 +55,7 @@ class Fleet:
     Args:
         metrics: Counts runs without tenants, which end immediately.
         rules: What the settings say about plans.
+        has_check: Whether they name a check of waves.
         pace: How many items one transaction adds.
     """
 
@@ -66,9 +68,11 @@ class Fleet:
         *,
         metrics: Metrics,
         rules: Rules,
+        has_check: bool = False,
         pace: Pace = PACE,
     ) -> None:
         self._catalog = catalog
+        self._has_check = has_check
         self._worker = worker
         self._previewer = previewer
         self._streams = streams
@@ -102,7 +106,7 @@ class Fleet:
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged: The plan cannot be started.
             PlanRequired, OwnPlan: The settings demand a plan, or that of another person.
         """
-        options.check()
+        self._check(options)
         scripts = RunScripts(self._streams())
         if plan_id is None:
             self._approvals.rules.check(ctx, None)
@@ -114,6 +118,7 @@ class Fleet:
                 draft = await self._approvals.check(
                     ctx, plan_id, options, scripts, passed_only=passed_only
                 )
+            self._check(draft.options)
         self._planning.add(draft.run_id)
         try:
             total = await self._plan(ctx, draft, triggered_by)
@@ -123,6 +128,11 @@ class Fleet:
             self._metrics.count_run(SUCCESS)
         self._worker.begin(draft.run_id, scripts, draft.files)
         return draft.run_id
+
+    def _check(self, options: RunOptions) -> None:
+        options.check()
+        if options.hold == CHECK and not self._has_check:
+            raise BadRunOptions("`hold` needs a check: the operator sets TENANTRY_WAVE_CHECK.")
 
     async def _plan(self, ctx: OperationContext, draft: RunDraft, triggered_by: str) -> int:
         run_id, options = draft.run_id, draft.options
@@ -181,6 +191,8 @@ class Fleet:
             waves=[size for size, _ in sized],
             max_failures=options.failures_max(total),
             wave_details=[wave for _, wave in sized],
+            holds=options.holds(total, named),
+            has_check=options.hold == CHECK,
         )
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
@@ -218,7 +230,7 @@ class Fleet:
             BadText: The label breaks a rule.
             MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
         """
-        options.check()
+        self._check(options)
         scripts = RunScripts(self._streams())
         head = await head_of(scripts) if options.only_behind else None
         async with self._catalog.begin() as session:
@@ -271,8 +283,22 @@ class Fleet:
             await asyncio.sleep(self._pace.pause_seconds)
             has_more = await self._worker.close(run_id)
 
+    async def resume(self, ctx: OperationContext, run_id: UUID, *, wave: int) -> None:
+        """Continue a run that holds after *wave*, in every process: the next wave starts.
+
+        Raises:
+            MigrationRunNotFound: There is no run with this id.
+            RunNotHolding: It does not hold after this wave, perhaps no longer.
+            DatabaseUnavailable: The catalog cannot be reached.
+        """
+        async with self._catalog.begin() as session:
+            await resume(ctx, session, run_id, wave=wave, limit=self._pace.opened_max)
+        self._worker.hint()
+
     async def wait(self, run_id: UUID) -> MigrationRun:
-        """Wait until the run has ended, in any process, and return it.
+        """Wait until the run has ended, or holds after a wave, in any process, and return it.
+
+        While a check may continue it, it is waited for.
 
         Raises:
             RunContinues: This process is stopping, and the run has not ended.
@@ -288,10 +314,22 @@ class Fleet:
                     raise
             else:
                 read_at = monotonic_seconds()
-                if run.finished_at is not None:
+                if run.finished_at is not None or run.is_left_to_person:
                     return run
             if self._worker.is_stopping and self._worker.is_idle:
                 raise RunContinues
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await ended.wait()
+
+
+async def resume(
+    ctx: OperationContext, session: CatalogSession, run_id: UUID, *, wave: int, limit: int
+) -> None:
+    """Continue a run that holds after *wave*, in a transaction; up to *limit* tenants start.
+
+    Raises:
+        MigrationRunNotFound, RunNotHolding: As for `Fleet.resume`.
+    """
+    await run_tenants.resume(session, run_id, wave=wave, limit=limit)
+    await audit.LOG.add(session, ctx, "migration-run.continue", f"{run_id} wave {wave}")

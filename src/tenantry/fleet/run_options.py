@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 from uuid import UUID
 
 import msgspec
@@ -28,6 +28,11 @@ that names its tenants, which has an equals sign: ``"server=eu"``."""
 
 CANARY_BUDGET: list[Amount] = [0]
 """A failed canary stops the run."""
+
+CHECK: Literal["check"] = "check"
+Hold = bool | Sequence[int] | Literal["check"]
+"""After which waves a run holds: none, each, these by their number from 1, or each, until the
+operator's check succeeds."""
 
 _PERCENTAGE = re.compile(r"(100|[0-9]{1,2})%")
 
@@ -58,6 +63,8 @@ class RunOptions:
         label: A label for the history.
         only_behind: Only the tenants that the catalog's index does not show at the head, and
             those that failed in their latest attempt. No other tenant's database is opened.
+        hold: After which waves the run holds, until it is continued: see `Hold`. It does not hold
+            after the last one.
     """
 
     tenant_ids: Sequence[UUID] | None = None
@@ -69,6 +76,7 @@ class RunOptions:
     max_failures: Amount | None = None
     label: str | None = None
     only_behind: bool = False
+    hold: Hold = False
 
     def check(self) -> None:
         """Check the options as far as possible without the catalog.
@@ -86,13 +94,21 @@ class RunOptions:
             raise BadRunOptions('`maxFailures` must be 0 or more, or a percentage: "0%" to "100%".')
         if self.waves is not None:
             _check_waves(self.waves)
-        elif self.order != CREATION or self.wave_max_failures is not None:
+        self._check_order_and_holds()
+
+    def _check_order_and_holds(self) -> None:
+        count, budgets = len(self.waves or ()), self.wave_max_failures or ()
+        if not count and (self.order != CREATION or self.wave_max_failures is not None):
             raise BadRunOptions("`order` and `waveMaxFailures` need `waves`.")
         if self.order not in ORDERS:
             raise BadRunOptions(f"`order` must be {' or '.join(ORDERS)}.")
-        budgets = self.wave_max_failures or ()
-        if len(budgets) > len(self.waves or ()) or any(_least(one) < 0 for one in budgets):
+        if len(budgets) > count or any(_least(one) < 0 for one in budgets):
             raise BadRunOptions("`waveMaxFailures` must hold an amount for each wave, or fewer.")
+        if self.hold and not count:
+            raise BadRunOptions("`hold` needs `waves`.")
+        numbers = () if isinstance(self.hold, bool | str) else self.hold
+        if not all(0 < one <= count for one in numbers):
+            raise BadRunOptions(f"`hold` must hold numbers of `waves`: 1 to {count}.")
 
     @property
     def named_waves(self) -> tuple[tuple[str, str], ...]:
@@ -110,28 +126,47 @@ class RunOptions:
         Raises:
             BadRunOptions: A wave is smaller than the previous one, or names no tenant of the run.
         """
+        waves: list[tuple[int, Wave]] = []
+        before = 0
+        for one, size, budget in zip_longest(
+            self.waves or (), self._wave_ends(total, named), self._wave_budgets
+        ):
+            if size > before:
+                most = None if budget is None else _amount(budget, size - before)
+                waves.append((size, Wave(one if _is_name(one) else None, most)))
+                before = size
+        return waves
+
+    def holds(self, total: int, named: Mapping[Any, int] | None = None) -> list[int]:
+        """Return the numbers of those of `sized_waves` after which the run holds."""
+        ends = self._wave_ends(total, named)
+        sizes = sorted(set(ends) - {0})
+        if self.hold in (True, CHECK):
+            return list(range(1, len(sizes)))
+        numbers = () if isinstance(self.hold, bool | str) else self.hold
+        held = {ends[one - 1] for one in numbers}
+        return [number for number, size in enumerate(sizes[:-1], 1) if size in held]
+
+    def _wave_ends(self, total: int, named: Mapping[Any, int] | None) -> list[int]:
+        """Return the cumulative size of each of `waves`, with those that add no tenant."""
         sizes = [_amount(one, total) for one in self.waves or () if not _is_name(one)]
         if sizes != sorted(sizes):
             raise BadRunOptions(
                 f"`waves` must not decrease: of {total} tenants these are {_listed(sizes)}."
             )
-        waves: list[tuple[int, Wave]] = []
-        size = 0
-        for at, (one, budget) in enumerate(zip_longest(self.waves or (), self._wave_budgets)):
-            name = one if _is_name(one) else None
-            if name is None:
-                added = _amount(one, total) - size
-            else:
+        ends, end = [], 0
+        for at, one in enumerate(self.waves or ()):
+            if _is_name(one):
                 added = (named or {}).get(at, 0)
                 if total and not added:
                     raise BadRunOptions(
-                        f"`waves`: {shown(name)} names no tenant of the run, or no further one."
+                        f"`waves`: {shown(one)} names no tenant of the run, or no further one."
                     )
-            if added > 0:
-                size += added
-                most = None if budget is None else _amount(budget, added)
-                waves.append((size, Wave(name, most)))
-        return waves
+                end += added
+            else:
+                end = max(end, _amount(one, total))
+            ends.append(end)
+        return ends
 
     @property
     def _wave_budgets(self) -> Sequence[Amount]:

@@ -133,6 +133,10 @@ class Worker:
         self._runs.begin(run_id, scripts, planned=planned)
         self._claims.hint()
 
+    def hint(self) -> None:
+        """Claim at once: a run was continued."""
+        self._claims.hint()
+
     async def close(self, run_id: UUID) -> bool:
         """End some tenants of a stopped run that no process has ever claimed.
 

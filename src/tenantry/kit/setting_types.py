@@ -2,13 +2,14 @@
 
 import ipaddress
 import json
+import shlex
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
 from tenantry.kit.sizes import LIMIT_BYTES_MIN, bytes_of, mark_of, shown_size
@@ -36,6 +37,14 @@ def _mark_text(text: str) -> str:
     return text
 
 
+def _command(command: SecretStr) -> SecretStr:
+    try:
+        shlex.split(command.get_secret_value())
+    except ValueError as error:
+        raise ValueError(f"is no command ({error})") from None
+    return command
+
+
 def _json(value: Any) -> Any:
     try:
         return json.loads(value or "{}") if isinstance(value, str) else value
@@ -46,6 +55,7 @@ def _json(value: Any) -> Any:
 # Only addresses and networks: a host name, or `*`, would let clients choose their address.
 ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
 SizeLimit = Annotated[int, BeforeValidator(_size_limit)]
+Command = Annotated[SecretStr, AfterValidator(_command)]
 MarkText = Annotated[str, AfterValidator(_mark_text)]
 NamingConvention = Annotated[
     dict[Literal["ix", "uq", "ck", "fk", "pk"], str], NoDecode, BeforeValidator(_json)

@@ -6,7 +6,7 @@ The history has a fixed shape; `RunResponse` has what a console needs as well.
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType, field
@@ -41,6 +41,8 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     these, a condition that names its customers (``"server=eu"``, ``"name=Acme"``). ``order`` is
     that of the other customers, ``creation`` or ``name``. ``waveMaxFailures`` has the failure
     budget of each wave, from the first one.
+    With ``hold``, it holds after each wave, or those with these numbers from 1, until it is
+    continued; with ``"check"``, until the operator's check of the wave succeeds.
     """
 
     tenant_ids: list[UUID] | UnsetType = UNSET
@@ -52,6 +54,7 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     max_failures: int | str | UnsetType = UNSET
     label: str | UnsetType = UNSET
     only_behind: bool = False
+    hold: bool | list[int] | Literal["check"] = False
     dry_run: bool = False
     rehearse: bool = False
     plan_id: UUID | None = field(name="plan", default=None)
@@ -62,6 +65,12 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
         """The options that are given."""
         sent = sent_members(self)
         return RunOptions(**{name: one for name, one in sent.items() if name not in _NO_OPTIONS})
+
+
+class ContinueRequest(Schema, frozen=True, forbid_unknown_fields=True):
+    """The wave after which the run holds, as the caller has seen it."""
+
+    wave: int
 
 
 class HistoryRequest(Schema, frozen=True):
@@ -91,11 +100,24 @@ class MigrationDetailResponse(Schema, frozen=True):
 
 
 class MigrationResultTotals(Schema, frozen=True):
-    """The result of a run, without its details."""
+    """The result of a run, without its details.
+
+    If the run has not ended, because it holds after the wave ``holdingWave``, it also has ``runId``
+    and ``heldBecause``.
+    """
 
     total_count: int = field(name="total")
     success_count: int = field(name="success")
     failed_count: int = field(name="failed")
+    run_id: UUID | UnsetType
+    held_because: str | UnsetType
+    holding_wave: int | UnsetType
+
+    @classmethod
+    def of_result(cls, run: MigrationRun, **more: Any) -> Self:
+        """Return the representation of a run that has ended, or holds after a wave."""
+        run_id = UNSET if run.holding_wave is None else run.id
+        return cls.of(run, **{"run_id": run_id, **holding(run), **more})
 
 
 class MigrationResultResponse(MigrationResultTotals, frozen=True):
@@ -105,8 +127,8 @@ class MigrationResultResponse(MigrationResultTotals, frozen=True):
 
     @classmethod
     def of_run(cls, run: MigrationRun, items: Sequence[RunTenant]) -> Self:
-        """Return the representation of a run that has ended."""
-        return cls.of(run, details=[MigrationDetailResponse.of(item) for item in items])
+        """Return the representation of a run that has ended, or holds after a wave."""
+        return cls.of_result(run, details=[MigrationDetailResponse.of(item) for item in items])
 
 
 class MigrationRunDetailResponse(Schema, frozen=True):
@@ -130,7 +152,7 @@ class MigrationRunStateResponse(Schema, frozen=True):
     """One recorded call of migrate-all, without its details.
 
     It has ``waitingFor`` only while tenants wait for a server, ``planId`` only if it has a plan,
-    and ``heldBecause`` only while no process has the files of the plan.
+    ``heldBecause`` only while it is holding, and ``holdingWave`` only after that wave.
     """
 
     id: UUID
@@ -142,6 +164,7 @@ class MigrationRunStateResponse(Schema, frozen=True):
     triggered_by: str
     plan_id: UUID | UnsetType
     held_because: str | UnsetType
+    holding_wave: int | UnsetType
     waiting_for: list[WaitingForResponse] | UnsetType
 
     @classmethod
@@ -285,8 +308,13 @@ def waiting_for(activity: Activity) -> list[WaitingForResponse] | UnsetType:
 
 
 def planned(run: MigrationRun) -> dict[str, Any]:
-    """Return the members of a run that has a plan, and is held; unset ones are left out."""
-    return {"plan_id": run.plan_id or UNSET, "held_because": run.held_because or UNSET}
+    """Return the members of a run that has a plan, or is holding; unset ones are left out."""
+    return {"plan_id": run.plan_id or UNSET, **holding(run)}
+
+
+def holding(run: MigrationRun) -> dict[str, Any]:
+    """Return the members of a run that is holding; unset ones are left out."""
+    return {"held_because": run.held_because or UNSET, "holding_wave": run.holding_wave or UNSET}
 
 
 class RunPageRequest(PageRequest, frozen=True):
@@ -321,6 +349,9 @@ class RunResponse(Schema, frozen=True):
     for a server, ``inWork`` only while some are being migrated, ``heldBecause`` only while no
     process has the files of its plan, and ``waveDetails``, one for each of ``waves``, only if a
     wave names its customers or has a failure budget.
+    for a server, ``inWork`` only while some are being migrated, and ``heldBecause`` only while it
+    is holding: after the wave ``holdingWave``, or because no process has the files of its plan.
+    ``holds`` are the waves after which it holds.
     """
 
     id: UUID
@@ -340,7 +371,9 @@ class RunResponse(Schema, frozen=True):
     stop_reason: str | None
     retry_of: UUID | None
     plan_id: UUID | None
+    holds: list[int] | None
     held_because: str | UnsetType
+    holding_wave: int | UnsetType
     waiting_for: list[WaitingForResponse] | UnsetType
     in_work: list[InWorkResponse] | UnsetType
 
@@ -352,6 +385,7 @@ class RunResponse(Schema, frozen=True):
             run,
             held_because=run.held_because or UNSET,
             wave_details=[WaveDetailResponse(**one) for one in run.wave_details or ()] or UNSET,
+            **holding(run),
             waiting_for=waiting_for(activity),
             in_work=in_work,
         )

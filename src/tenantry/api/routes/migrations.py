@@ -18,6 +18,7 @@ from tenantry.fleet.run_options import BadRunOptions
 from tenantry.fleet.status import schema_status
 from tenantry.schemas.base import EventStream, Nothing
 from tenantry.schemas.migrations import (
+    ContinueRequest,
     FailureCauseList,
     HistoryPageRequest,
     HistoryRequest,
@@ -131,6 +132,21 @@ async def cancel_run(
 ) -> None:
     """Cancel a migration run."""
     await services.fleet.cancel(ctx, run_id)
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/migration-history/{runId}/continue",
+    ADMIN,
+    message="The run continues with its next wave.",
+    status=ACCEPTED,
+    errors=[CONFLICT],
+)
+async def continue_run(
+    ctx: AdminContext, services: Services, request: ContinueRequest, *, run_id: UUID
+) -> None:
+    """Continue a migration run that holds after a wave."""
+    await services.fleet.resume(ctx, run_id, wave=request.wave)
 
 
 @endpoint("GET", "/api/admin/tenants/schema-status", ADMIN)

@@ -6,7 +6,7 @@ from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
 from tenantry.api.streaming import Source
-from tenantry.catalog import credentials, runs, tenant_list, tenants
+from tenantry.catalog import credentials, plans, runs, tenant_list, tenants
 from tenantry.fleet.status import tenant_map
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Nothing, ZipFile, sent_members
@@ -102,7 +102,7 @@ async def list_migrations(
         entries = await migration_log(await services.databases.open(tenant, writes=False))
     except Unavailable:  # the failure says why, and is needed most in this case
         return TenantMigrationsResponse(None, failure)
-    known = await runs.existing(services.catalog, [entry.run_id for entry in entries])
+    known = await plans.existing(services.catalog, [entry.run_id for entry in entries])
     items = [AppliedRevisionResponse.of(one, has_run=one.run_id in known) for one in entries]
     return TenantMigrationsResponse(items, failure)
 

@@ -93,8 +93,12 @@ async def follow(
     show: Show,
     left: Callable[[], RunContinues | None],
     lost_seconds_max: float = CATALOG_LOST_SECONDS_MAX,
+    until_held: bool = False,
 ) -> MigrationRun:
-    """Poll the run and return it when it has ended; raise the error that *left* returns."""
+    """Poll the run and return it when it has ended; raise the error that *left* returns.
+
+    With *until_held*, also when it holds after a wave and only a person can continue it.
+    """
     seen_at = monotonic_seconds()
     while True:
         try:
@@ -106,7 +110,7 @@ async def follow(
         else:
             seen_at = monotonic_seconds()
             show(run, away)
-            if run.finished_at is not None:
+            if run.finished_at is not None or (until_held and run.is_left_to_person):
                 return run
         leaving = left()
         if leaving is not None:
@@ -138,7 +142,7 @@ def shown_on(console: Console) -> Iterator[Show]:
                 total=run.total_count,
                 completed=run.success_count + run.failed_count,
                 failed=f"[{'red' if run.failed_count else 'dim'}]{run.failed_count:,} failed",
-                waiting=waiting_text(away),
+                waiting=run.held_because or waiting_text(away),
                 visible=True,
             )
 
@@ -159,4 +163,5 @@ class _Lines:
         self._next_at = monotonic_seconds() + LINE_SECONDS
         done = run.success_count + run.failed_count
         text = f"{done} of {run.total_count} tenants, {run.failed_count} failed"
-        self._console.print(f"{text}; {waiting_text(away)}" if away else text)
+        waiting = run.held_because or waiting_text(away)
+        self._console.print(f"{text}; {waiting}" if waiting else text)

@@ -60,7 +60,6 @@ def show_long_table(columns: Sequence[output.Header], rows: Sequence[Sequence[ob
 def _summary(found: Found) -> str:
     """Return the result of a run in one line."""
     run = found.run
-    assert run.finished_at is not None
     if not run.total_count:
         return "There is no active tenant to migrate."
     already = sum(
@@ -72,6 +71,8 @@ def _summary(found: Found) -> str:
         said.append(f"{already:,} unchanged")
     if run.failed_count:
         said.append(f"{run.failed_count:,} failed")
+    if run.finished_at is None:
+        return f"{', '.join(said)}. The run is holding: {run.held_because}"
     return f"{', '.join(said)} ({(run.finished_at - run.started_at).total_seconds():.1f} s)."
 
 
@@ -96,11 +97,12 @@ def show_status(status: StatusResponse) -> None:
     for run in status.running:
         done = run.success_count + run.failed_count
         output.show_line(
-            f"Running: {run.id}, {done:,} of {run.total_count:,} tenants, "
+            f"{'Holding' if run.held_because else 'Running'}: {run.id}, "
+            f"{done:,} of {run.total_count:,} tenants, "
             f"{run.failed_count:,} failed, by {run.triggered_by}."
         )
         if run.held_because:
-            output.show_line(f"Held: {run.held_because}")
+            output.show_line(f"Holding because: {run.held_because}")
         for one in run.waiting_for or ():
             output.show_line(
                 f"Waiting for server {one.server} since {output.minute(one.since)} UTC."
@@ -120,7 +122,7 @@ def show_history(page: Page[MigrationRun]) -> None:
         (
             run.id,
             output.minute(run.started_at),
-            f"{run.total_count:,}" if run.finished_at else "running",
+            f"{run.total_count:,}" if run.finished_at else run.state.value,
             f"{run.failed_count:,}",
             run.triggered_by,
         )
@@ -145,7 +147,8 @@ def show_run(found: Found) -> None:
         "failures allowed": None if run.max_failures is None else f"{run.max_failures:,}",
         "stopped": run.stop_reason,
         "plan": run.plan_id,
-        "held": run.held_because,
+        "holds after": " ".join(f"wave {one}" for one in run.holds) if run.holds else None,
+        "holding": run.held_because,
         "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})

@@ -1,0 +1,86 @@
+"""Why runs are holding: after a wave, or because no process has the files of their plan.
+
+A run that holds after a wave has no item that may start: those of its next wave wait. So no process
+works on it, and it costs the others nothing.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog import job_queue
+from tenantry.catalog.job_queue import WAVE, JobOptions
+from tenantry.catalog.job_states import Job, JobState
+from tenantry.catalog.runs import Progress
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import migration_run
+from tenantry.db.statements import Statement, columns_of
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+
+CHECKER = "wave check"
+"""Who continues a run after a check, in the audit log."""
+
+_run = migration_run.c
+_reason = sa.bindparam("reason", type_=sa.String)
+_is_run = _run.id == sa.bindparam("run")
+_NOTE = Statement[Any](
+    sa.update(migration_run)
+    .values(held_reason=_reason)
+    .where(_is_run, _run.held_reason.is_distinct_from(_reason))
+)
+_NOTE_CHECK = Statement[Any](
+    sa.update(migration_run)
+    .values(check_error=_reason)
+    .where(_is_run, _run.holding_wave == sa.bindparam("wave"))
+)
+# Those that only a process with other files can continue come last, so that they never keep others
+# from being read.
+_WORKABLE = Statement(
+    sa.select(*columns_of(migration_run, Progress))
+    .where(_run.planner_id.is_(None), _run.finished_at.is_(None), _run.holding_wave.is_(None))
+    .order_by(_run.held_reason.is_not(None), _run.id)
+    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+    Progress,
+)
+
+
+async def workable(session: CatalogSession, *, limit: int) -> list[Progress]:
+    """Return up to *limit* runs that have not ended and do not hold after a wave."""
+    return await session.fetch_all(_WORKABLE, limit=limit)
+
+
+async def began(session: CatalogSession, run: Progress) -> None:
+    """Note that *run* has begun to hold after a wave, in the transaction that ends the wave.
+
+    This is the only place: no other code makes a run hold after a wave. Its check is queued here.
+    """
+    if run.has_check:
+        options = JobOptions(
+            request_id=str(new_id()), address="local", run_id=run.id, wave=run.holding_wave
+        )
+        job = Job(
+            id=new_id(),
+            kind=WAVE,
+            tenant_id=None,
+            tenant_name=None,
+            actor=CHECKER,
+            started_at=utc_now(),
+            state=JobState.QUEUED.value,
+            options=msgspec.json.encode(options).decode(),
+        )
+        await job_queue.add(session, [job])
+
+
+async def check_failed(session: CatalogSession, job: Job) -> None:
+    """Store why the check of a run has failed, if the run still holds after that wave."""
+    options = msgspec.json.decode(job.options or "", type=JobOptions)
+    reason = f"The check has failed: {job.error}"
+    await session.execute(_NOTE_CHECK, run=options.run_id, wave=options.wave, reason=reason)
+
+
+async def note(session: CatalogSession, run_id: UUID, reason: str | None) -> None:
+    """Store why no process works on a run with a plan; None when one does."""
+    await session.execute(_NOTE, run=run_id, reason=reason)

@@ -1,0 +1,381 @@
+"""Waves that wait: a run holds after a wave until it is continued."""
+
+import ast
+import asyncio
+import shlex
+import signal
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from pydantic import SecretStr
+
+from tenantry.catalog import audit, holds, jobs, runs
+from tenantry.catalog.pace import Pace
+from tenantry.catalog.run_tenants import RunNotHolding
+from tenantry.catalog.runs import UNFINISHED_MAX, MigrationRun, RunState
+from tenantry.catalog.tenants import Tenant
+from tenantry.fleet.run_options import BadRunOptions, RunOptions
+from tenantry.kit.pages import Window
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from testkit import raw_sql
+from tests.integration.gates import Gate, is_migrated, tenants
+from tests.integration.programs import running
+
+pytestmark = pytest.mark.timeout(120)
+
+ADA = system_context("ada")
+WAVES = [1, 2, "100%"]
+END_SECONDS_MAX = 30
+
+
+async def fleet(services: Services, gate: Gate, count: int) -> list[Tenant]:
+    """Return new tenants that a run would migrate; nothing waits at the gate."""
+    made = await tenants(services, count)
+    gate.build()
+    gate.open()
+    return made
+
+
+async def start(services: Services, *, hold: object = True, waves: object = WAVES) -> UUID:
+    options = RunOptions(waves=waves, hold=hold)  # type: ignore[arg-type]
+    return await services.fleet.plan(ADA, triggered_by="ada", options=options)
+
+
+async def until(services: Services, run_id: UUID, state: RunState, wave: int | None = None):
+    """Wait until a run has this state, and return it."""
+    async with asyncio.timeout(END_SECONDS_MAX):
+        while True:
+            run = await runs.get(services.catalog, run_id)
+            if (run.state, run.holding_wave) == (state, wave):
+                return run
+            await asyncio.sleep(0.02)
+
+
+async def until_check(services: Services, run_id: UUID, part: str) -> MigrationRun:
+    """Wait until a run shows *part* as the reason why it is holding."""
+    async with asyncio.timeout(END_SECONDS_MAX):
+        while True:
+            run = await runs.get(services.catalog, run_id)
+            if part in (run.held_because or ""):
+                return run
+            await asyncio.sleep(0.02)
+
+
+def migrated(services: Services, made: list[Tenant]) -> int:
+    return sum(is_migrated(services, one) for one in made)
+
+
+def open_items(services: Services) -> int:
+    """Return how many tenants that have not ended may be claimed, or are."""
+    is_open = "finished_at IS NULL AND (state = 'Pending' OR worker_id IS NOT NULL)"
+    sql = f"SELECT count(*) FROM tenant_migration WHERE {is_open}"
+    return int(raw_sql.rows(services.settings.catalog, sql)[0][0])
+
+
+class TestHold:
+    async def test_starts_no_tenant_of_the_next_wave_until_it_is_continued(
+        self, gated: Settings, gate: Gate
+    ):
+        async with open_services(gated, works=False) as made_by:
+            made = await fleet(made_by, gate, 4)
+        async with open_services(gated) as services, open_services(gated) as other:
+            run_id = await start(services)
+            run = await services.fleet.wait(run_id)
+            await asyncio.sleep(1.5)
+
+            assert (run.state, run.holding_wave) == (RunState.HOLDING, 1)
+            assert run.held_because == "Wave 1 of 3 has ended. Continue or cancel the run."
+            assert (migrated(services, made), open_items(services)) == (1, 0)
+
+            await other.fleet.resume(ADA, run_id, wave=1)
+            await until(services, run_id, RunState.HOLDING, 2)
+            assert (migrated(services, made), open_items(services)) == (2, 0)
+
+            await services.fleet.resume(ADA, run_id, wave=2)
+            run = await services.fleet.wait(run_id)
+            assert (run.state, run.success_count, run.held_because) == (RunState.SUCCESS, 4, None)
+
+    async def test_is_only_after_the_waves_that_were_named(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            await fleet(services, gate, 4)
+            run_id = await start(services, hold=[2])
+            run = await services.fleet.wait(run_id)
+            assert (run.holds, run.holding_wave, run.success_count) == ([2], 2, 2)
+            await services.fleet.resume(ADA, run_id, wave=2)
+            assert (await services.fleet.wait(run_id)).success_count == 4
+
+    async def test_needs_waves_and_their_numbers(self, gated: Settings):
+        async with open_services(gated, works=False) as services:
+            for hold, waves in [(True, None), ([0], WAVES), ([4], WAVES), ("check", WAVES)]:
+                with pytest.raises(BadRunOptions):
+                    await start(services, hold=hold, waves=waves)
+
+    async def test_of_a_plan_is_that_of_its_run(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            await fleet(services, gate, 2)
+            options = RunOptions(waves=[1, "100%"], hold=True)
+            plan = (await services.fleet.preview(ADA, options, rehearse=False)).plan
+            assert plan is not None
+            run_id = await services.fleet.plan(ADA, triggered_by="ada", plan_id=plan.id)
+            assert (await services.fleet.wait(run_id)).holding_wave == 1
+
+    async def test_ends_with_the_run_when_it_is_cancelled(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await fleet(services, gate, 4)
+            run_id = await start(services)
+            await services.fleet.wait(run_id)
+
+            await services.fleet.cancel(ADA, run_id, ends_all=True)
+
+            run = await services.fleet.wait(run_id)
+            assert (run.state, run.held_because) == (RunState.CANCELLED, None)
+            assert (run.success_count, run.not_attempted_count) == (1, 3)
+            with pytest.raises(RunNotHolding):
+                await services.fleet.resume(ADA, run_id, wave=1)
+            assert migrated(services, made) == 1
+
+    @pytest.mark.slow
+    async def test_survives_that_every_process_is_killed(self, gated: Settings, gate: Gate):
+        async with open_services(gated, works=False) as services:
+            made = await fleet(services, gate, 4)
+            async with running("work", gated) as process:
+                assert await process.line() == "ready"
+                run_id = await start(services)
+                await until(services, run_id, RunState.HOLDING, 1)
+                process.signal(signal.SIGKILL)
+            async with running("work", gated) as process:
+                assert await process.line() == "ready"
+                await asyncio.sleep(1.5)
+                assert (await runs.get(services.catalog, run_id)).holding_wave == 1
+                assert migrated(services, made) == 1
+                await services.fleet.resume(ADA, run_id, wave=1)
+                process.signal(signal.SIGKILL)
+            assert open_items(services) <= 1
+            async with running("work", gated) as process:
+                await until(services, run_id, RunState.HOLDING, 2)
+        assert migrated(services, made) == 2
+
+
+class TestContinue:
+    async def test_twice_does_not_skip_the_next_hold(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await fleet(services, gate, 4)
+            run_id = await start(services)
+            await services.fleet.wait(run_id)
+            tries = [services.fleet.resume(ADA, run_id, wave=1) for _ in range(4)]
+
+            found = await asyncio.gather(*tries, return_exceptions=True)
+
+            refused = [one for one in found if one is not None]
+            assert (len(refused), {type(one) for one in refused}) == (3, {RunNotHolding})
+            await until(services, run_id, RunState.HOLDING, 2)
+            with pytest.raises(RunNotHolding):
+                await services.fleet.resume(ADA, run_id, wave=1)
+            assert migrated(services, made) == 2
+
+    async def test_opens_a_large_wave_in_batches_and_is_in_the_audit_log(
+        self, gated: Settings, gate: Gate
+    ):
+        async with open_services(gated, pace=Pace(opened_max=2)) as services:
+            await fleet(services, gate, 6)
+            run_id = await start(services, waves=[1, "100%"])
+            await services.fleet.wait(run_id)
+            await services.fleet.resume(ADA, run_id, wave=1)
+
+            assert (await services.fleet.wait(run_id)).success_count == 6
+
+            page = await audit.LOG.page(services.catalog, Window(1, 100))
+            targets = [one.target for one in page.items if one.action == "migration-run.continue"]
+            assert targets == [f"{run_id} wave 1"]
+
+
+def check(script: str) -> str:
+    """Return a command that runs this program."""
+    return shlex.join([sys.executable, "-c", script])
+
+
+def with_check(settings: Settings, command: str, **more: object) -> Settings:
+    return settings.model_copy(update={"wave_check": SecretStr(command), **more})
+
+
+def is_alive(process_id: int) -> bool:
+    stat = Path(f"/proc/{process_id}/stat")
+    return stat.exists() and stat.read_text().split()[2] != "Z"
+
+
+async def until_dead(process_id: int) -> None:
+    async with asyncio.timeout(5):
+        while is_alive(process_id):  # noqa: ASYNC110 - it is killed by another process
+            await asyncio.sleep(0.02)
+
+
+class TestCheck:
+    async def test_continues_the_run_if_it_succeeds_and_gets_no_secret(
+        self, gated: Settings, gate: Gate, tmp_path: Path
+    ):
+        told = tmp_path / "told"
+        script = f"import os; open({str(told)!r}, 'a').write(repr(dict(os.environ)) + '\\n')"
+        async with open_services(with_check(gated, check(script))) as services:
+            await fleet(services, gate, 4)
+            run_id = await start(services, hold="check")
+
+            run = await services.fleet.wait(run_id)
+
+            assert (run.state, run.success_count) == (RunState.SUCCESS, 4)
+            page = await audit.LOG.page(services.catalog, Window(1, 100))
+            found = [one for one in page.items if one.action == "migration-run.continue"]
+            assert {one.actor for one in found} == {holds.CHECKER}
+        first, second = (ast.literal_eval(line) for line in told.read_text().splitlines())
+        assert (first["WAVE_NUMBER"], second["WAVE_NUMBER"]) == ("1", "2")
+        assert (first["WAVE_RUN_ID"], first["WAVE_COUNT"]) == (str(run_id), "3")
+        assert (second["WAVE_SUCCEEDED"], second["WAVE_TENANTS"]) == ("2", "4")
+        assert not [name for name in first if name.startswith(("TENANTRY", "PG", "AWS"))]
+
+    async def test_leaves_the_run_to_a_person_if_it_fails(self, gated: Settings, gate: Gate):
+        script = "print('x' * 10**6 + ' p99 is \\x1b[31m3 s'); raise SystemExit(7)"
+        async with open_services(with_check(gated, check(script))) as services:
+            made = await fleet(services, gate, 4)
+            run_id = await start(services, hold="check")
+
+            run = await services.fleet.wait(run_id)
+
+            reason = run.held_because or ""
+            assert reason.startswith(
+                "Wave 1 of 3 has ended. The check has failed: exit status 7. x"
+            )
+            assert reason.endswith("p99 is [31m3 s")
+            assert len(reason) < 500
+            assert migrated(services, made) == 1
+            (job,) = (await jobs.page(services.catalog, Window(1, 10))).items
+            assert (job.kind, job.state) == ("wave-check", "failed")
+            await services.fleet.resume(ADA, run_id, wave=1)
+            assert (await services.fleet.wait(run_id)).holding_wave == 2
+
+    async def test_has_failed_after_its_deadline_and_all_its_processes_are_killed(
+        self, gated: Settings, gate: Gate, tmp_path: Path
+    ):
+        note = tmp_path / "pid"
+        script = f"echo $$ > {note}; sleep 60 & sleep 60"
+        command = shlex.join(["sh", "-c", script])
+        slow = with_check(gated, command, wave_check_seconds=1.0)
+        async with open_services(slow) as services:
+            await fleet(services, gate, 2)
+            run_id = await start(services, hold="check")
+            run = await services.fleet.wait(run_id)
+            assert "it took longer than 1 s." in (run.held_because or "")
+            await until_dead(int(note.read_text()))
+
+    async def test_of_a_url_needs_a_success_and_follows_no_redirect(
+        self, gated: Settings, gate: Gate
+    ):
+        answers, asked = [(503, "not yet"), (302, "")], []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            asked.append(head)
+            status, text = answers.pop(0) if answers else (204, "")
+            more = f"content-length: {len(text)}\r\nlocation: http://127.0.0.1:1/"
+            writer.write(f"HTTP/1.1 {status} x\r\n{more}\r\n\r\n{text}".encode())
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with (
+            server,
+            open_services(with_check(gated, f"http://127.0.0.1:{port}/ok")) as services,
+        ):
+            await fleet(services, gate, 3)
+            waves = [1, 2, 3]
+            run_id = await start(services, hold="check", waves=waves)
+            run = await services.fleet.wait(run_id)
+            assert "status of 2xx. status 503. not yet" in (run.held_because or "")
+            await services.fleet.resume(ADA, run_id, wave=1)
+            run = await services.fleet.wait(run_id)
+            assert "status 302" in (run.held_because or "")
+            await services.fleet.resume(ADA, run_id, wave=2)
+            assert (await services.fleet.wait(run_id)).success_count == 3
+            run_id = await start(services, hold="check", waves=waves)
+            assert (await services.fleet.wait(run_id)).success_count == 3
+        assert all(one.startswith(b"POST /ok HTTP/1.1") for one in asked)
+
+    async def test_that_is_cancelled_leaves_the_run_to_a_person(self, gated: Settings, gate: Gate):
+        idle = with_check(gated, "sleep 60", job_concurrency=0)
+        async with open_services(idle) as services:
+            await fleet(services, gate, 2)
+            for cancel_all in (True, False):
+                run_id = await start(services, hold="check")
+                run = await until(services, run_id, RunState.HOLDING, 1)
+                assert "The check has not ended yet." in (run.held_because or "")
+                (job, *_) = (await jobs.page(services.catalog, Window(1, 1))).items
+                if cancel_all:
+                    await services.queue.cancel_queued(ADA)
+                else:
+                    await services.queue.cancel(ADA, job.id)
+                run = await services.fleet.wait(run_id)
+                assert "The check has failed: It was cancelled." in (run.held_because or "")
+
+    async def test_decides_nothing_after_a_person_has(self, gated: Settings, gate: Gate):
+        async with open_services(with_check(gated, "sleep 2")) as services:
+            await fleet(services, gate, 3)
+            run_id = await start(services, hold="check", waves=[1, 2, 3])
+            await until(services, run_id, RunState.HOLDING, 1)
+            await asyncio.sleep(0.3)
+            await services.fleet.resume(ADA, run_id, wave=1)
+            await until(services, run_id, RunState.HOLDING, 2)
+            await services.fleet.cancel(ADA, run_id)
+            assert (await services.fleet.wait(run_id)).success_count == 2
+
+    @pytest.mark.slow
+    async def test_dies_with_its_process_and_is_repeated_by_another(
+        self, gated: Settings, gate: Gate, tmp_path: Path
+    ):
+        log, good = tmp_path / "log", tmp_path / "good"
+        script = f"echo $$ >> {log}; while ! [ -e {good} ]; do sleep 0.05; done"
+        checked = with_check(gated, shlex.join(["sh", "-c", script]))
+        async with open_services(checked, works=False) as services:
+            await fleet(services, gate, 2)
+            async with running("work", checked) as process:
+                assert await process.line() == "ready"
+                run_id = await start(services, hold="check", waves=[1, 2])
+                async with asyncio.timeout(END_SECONDS_MAX):
+                    while not log.exists() or not log.read_text():  # noqa: ASYNC110
+                        await asyncio.sleep(0.02)
+                process.signal(signal.SIGKILL)
+                await until_dead(int(log.read_text()))
+            async with running("work", checked) as process, running("work", checked):
+                async with asyncio.timeout(END_SECONDS_MAX):
+                    while len(log.read_text().split()) < 2:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+                assert (await runs.get(services.catalog, run_id)).holding_wave == 1
+                good.touch()
+                assert (await services.fleet.wait(run_id)).success_count == 2
+        assert len(log.read_text().split()) == 2
+
+
+class TestForgotten:
+    @pytest.mark.slow
+    async def test_holds_do_not_stop_new_runs(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            await fleet(services, gate, 2)
+            held = [await start(services, waves=[1, 2]) for _ in range(UNFINISHED_MAX + 5)]
+            for run_id in held:
+                assert (await services.fleet.wait(run_id)).holding_wave == 1
+
+            run_id = await services.fleet.plan(ADA, triggered_by="ada")
+
+            assert (await services.fleet.wait(run_id)).success_count == 2
+            await services.fleet.resume(ADA, held[0], wave=1)
+            assert (await services.fleet.wait(held[0])).success_count == 2
+
+    async def test_runs_without_files_come_after_the_others(self, gated: Settings, gate: Gate):
+        async with open_services(gated, works=False) as services:
+            await fleet(services, gate, 1)
+            first, second = [await start(services, hold=False, waves=[1]) for _ in range(2)]
+            await holds.note(services.catalog, first, "No files.")
+
+            found = await holds.workable(services.catalog, limit=1)
+
+            assert [one.id for one in found] == [second]
