@@ -9,6 +9,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.db.postgres.tools import PostgresTools
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.lifecycle import Lifecycle
+from tenantry.fleet.wave_check import NO_CHECK, WaveCheck
 from tenantry.kit.sizes import NO_MARK, FreeSpaceMark
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.work.ledger import Ledger
@@ -22,6 +23,7 @@ class Copying:
         scratch: The folder for temporary copies of SQLite files.
         catalog_url: The catalog itself, which is backed up with the tenants.
         archives: Of the target that the settings name.
+        check_wave: Runs the operator's check of a wave.
     """
 
     ledger: Ledger
@@ -33,6 +35,7 @@ class Copying:
     archives: Archives
     scratch: Path
     mark: FreeSpaceMark = NO_MARK
+    check_wave: WaveCheck = NO_CHECK
 
     @property
     def catalog(self) -> Catalog:

@@ -13,9 +13,20 @@ from tenantry.backup import (
     replacing,
     restoring,
     verifying,
+    wave_checking,
 )
 from tenantry.backup.copying import Copying
-from tenantry.catalog.job_queue import BACKUP, CLONE, DRIFT, MOVE, PRUNE, REPLACE, RESTORE, VERIFY
+from tenantry.catalog.job_queue import (
+    BACKUP,
+    CLONE,
+    DRIFT,
+    MOVE,
+    PRUNE,
+    REPLACE,
+    RESTORE,
+    VERIFY,
+    WAVE,
+)
 from tenantry.catalog.jobs import ADOPT
 from tenantry.fleet import adoption
 from tenantry.work.kinds import Kind
@@ -45,5 +56,8 @@ def kinds_of(copying: Copying) -> Mapping[str, Kind]:
         ),
         PRUNE: Kind(run=partial(pruning.run, copying)),
         DRIFT: Kind(run=partial(drift_check.run, copying)),
+        WAVE: Kind(
+            run=partial(wave_checking.run, copying), undo=partial(wave_checking.undo, copying)
+        ),
         ADOPT: Kind(undo=partial(adoption.undo, copying.lifecycle)),
     }

@@ -10,6 +10,7 @@ from tenantry.backup.kinds import kinds_of
 from tenantry.db.postgres.tools import PostgresTools
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.lifecycle import Lifecycle
+from tenantry.fleet.wave_check import WaveCheck
 from tenantry.kit.sizes import mark_of
 from tenantry.settings import Settings
 from tenantry.work.ledger import Ledger
@@ -45,6 +46,9 @@ def backups_of(
         archives=Archives(settings.archives, keys),
         scratch=scratch,
         mark=mark_of(settings.free_space_mark),
+        check_wave=WaveCheck(
+            settings.wave_check.get_secret_value(), seconds=settings.wave_check_seconds
+        ),
     )
     kinds = kinds_of(copying)
     worker = JobWorker(ledger, kinds, concurrency=settings.job_concurrency, scratch=scratch)

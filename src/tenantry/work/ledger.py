@@ -18,7 +18,7 @@ import structlog
 
 from tenantry.catalog import audit, job_queue, job_states, jobs, tenants
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.job_states import CANCELLED, Event, Job
+from tenantry.catalog.job_states import CANCELLED, INTERRUPTED, Event, Job
 from tenantry.catalog.jobs import ADOPT, PURGE
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import Tenant, TenantState
@@ -35,9 +35,12 @@ from tenantry.work.kinds import Kind, Undo, undone
 from tenantry.work.progress import Progress
 
 PROGRESS_SECONDS = 1.0
-REPEATABLE = {"backup", "verify", "move", "prune", "drift"}
+REPEATABLE = {"backup", "verify", "move", "prune", "drift", "wave-check"}
 """Jobs that are queued again when their process is stopped: what they have begun is undone."""
+REPEATED_WHEN_LOST = {"wave-check"}
+"""Jobs that are queued again also when their process has died: a run waits for them."""
 STOPPED = "The process was stopped. What the job had begun was removed."
+INTERRUPTIONS = {STOPPED, INTERRUPTED}
 
 _log = structlog.get_logger(__name__)
 
@@ -232,7 +235,8 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
                 await _release(ledger, job.id)
                 continue
             undo = kinds[job.kind].undo if job.kind in kinds else undone
-            error = await clear(ledger, job.id, undo=undo, drops=drops)
+            again = job.kind in REPEATED_WHEN_LOST and job.error in INTERRUPTIONS
+            error = await clear(ledger, job.id, undo=undo, again=again, drops=drops)
             # If the server answers, only this database cannot be dropped.
             is_away = error is not None and not isinstance(error.__cause__, asyncpg.PostgresError)
             if is_away and server_name is not None:
