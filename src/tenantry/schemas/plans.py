@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from msgspec import field
@@ -52,6 +52,7 @@ class PlanResponse(Schema, frozen=True):
     wave_max_failures: list[int | str] | None
     max_failures: int | str | None
     only_behind: bool
+    hold: bool | list[int] | Literal["check"]
     retry_of: UUID | None
     total_count: int
     pending_count: int
@@ -67,6 +68,7 @@ class PlanResponse(Schema, frozen=True):
         names = ("waves", "max_failures", "only_behind", *_LATER)
         retry_of = options["retry_of"]
         chosen = {name: options[name] for name in names}
+        chosen["hold"] = options.get("hold", False)  # earlier plans have none
         chosen["retry_of"] = None if retry_of is None else UUID(retry_of)
         return super().of(source, **chosen, **more)
 

@@ -4,7 +4,7 @@
 import { get, MIGRATE_ALL, PLANS, send } from "./api.js";
 import { el, fill } from "./dom.js";
 import { plural } from "./format.js";
-import { choices, field, form, input, radios } from "./forms.js";
+import { choices, field, form, input, radios, select } from "./forms.js";
 import { planned, storedPlan } from "./planned.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
 import { selectionOf } from "./selection.js";
@@ -12,6 +12,12 @@ import { notice, section, speak, tenantLink } from "./widgets.js";
 import { budgetInWords, parseSize, parseSizes, summaryOf, wavesInWords } from "./words.js";
 
 const CANARY = "1, 10%, 100%";
+// The values are JSON.
+const HOLDS = [
+  ["", "Start the next one"],
+  ["true", "Hold until a person continues the run"],
+  ['"check"', "Hold until the check of the operator succeeds"],
+];
 
 /** Show the form, and then the plan. */
 export async function view({ query, signal }) {
@@ -27,6 +33,7 @@ export async function view({ query, signal }) {
   }
   const waves = input("waves", { placeholder: CANARY });
   const ownWaves = field("Waves", waves, "The total number of tenants started in each wave.");
+  const hold = field("After each wave", select("hold", HOLDS));
   const budget = input("maxFailures", { placeholder: "3 or 5%" });
   const words = el("p", { class: "words" });
   const preview = el("div", { class: "waves", "aria-hidden": "true" });
@@ -38,6 +45,7 @@ export async function view({ query, signal }) {
       ["own", "Own waves", false],
     ]),
     ownWaves,
+    hold,
     field(
       "Failure budget",
       budget,
@@ -82,6 +90,7 @@ export async function view({ query, signal }) {
     const data = new FormData(planForm);
     const wanted = wavesOf(data);
     ownWaves.hidden = data.get("preset") !== "own";
+    hold.hidden = data.get("preset") === "all";
     fill(words, [wavesInWords(wanted, selection.total), budgetInWords(budget.value)].join(" "));
     fill(preview, waveBars(wanted, selection.total));
   };
@@ -139,6 +148,9 @@ function bodyOf(selection, data) {
   const waves = wavesOf(data);
   if (waves !== "") {
     wanted.waves = parseSizes(waves);
+    if (data.get("hold") !== "") {
+      wanted.hold = JSON.parse(data.get("hold"));
+    }
   }
   if (data.get("maxFailures").trim() !== "") {
     wanted.maxFailures = parseSize(data.get("maxFailures"));

@@ -87,6 +87,7 @@ export function storedPlan(plan) {
   };
   return planned(found, plan, {
     waves: plan.waves ?? undefined,
+    hold: plan.hold,
     maxFailures: plan.maxFailures ?? undefined,
   });
 }

@@ -113,7 +113,7 @@ export function runProgress(run, signal) {
     const servers = (state.waitingFor ?? []).map(
       (one) => `${one.server} since ${localTime(one.since)}`,
     );
-    const others = unfinishedRuns().filter((one) => one.id < state.id);
+    const others = unfinishedRuns().filter((one) => one.id < state.id && one.state !== "holding");
     const idle = state.finishedAt === null && pending > 0 && (state.inWork ?? []).length === 0;
     const isBehind = idle && others.length > 0 && meter.isStalled(state);
     const texts = [

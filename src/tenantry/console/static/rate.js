@@ -12,7 +12,8 @@ export function rateMeter() {
   let newest = 0;
 
   function stalledMs(run) {
-    return now() - Math.max(newest, Date.parse(run.startedAt));
+    // A run that is holding waits for a person.
+    return run.state === "holding" ? 0 : now() - Math.max(newest, Date.parse(run.startedAt));
   }
 
   function text(run, ended) {

@@ -1,7 +1,7 @@
 // The head of a run: its state, its facts and its actions.
 
 import { send } from "./api.js";
-import { confirm } from "./dialogs.js";
+import { ask, confirm } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { exportRun } from "./export.js";
 import { duration, localTime, secondsBetween } from "./format.js";
@@ -33,7 +33,10 @@ export function drawHead(page) {
       actionRow(
         button("Export CSV", () => exportRun(page.run, "csv")),
         button("Export JSON", () => exportRun(page.run, "json")),
-        run.state === "running" && button("Cancel the run", () => cancel(page), { kind: "danger" }),
+        ["running", "holding"].includes(run.state) &&
+          button("Cancel the run", () => cancel(page), { kind: "danger" }),
+        run.holdingWave !== undefined &&
+          button("Continue the run", () => resume(page), { kind: "primary" }),
         !isRunning &&
           failed &&
           linkButton(`#/runs/plan?retryOf=${run.id}`, "Retry all failures", "primary"),
@@ -55,7 +58,7 @@ export function drawHead(page) {
       Id: shortId(run.id, "id of the run"),
     }),
     run.heldBecause !== undefined &&
-      notice("warning", `The run is held, and no more tenants are started. ${run.heldBecause}`),
+      notice("warning", `The run is holding: no more tenants are started. ${run.heldBecause}`),
     run.stopReason !== null && notice("info", stopText(run)),
   );
   drawElapsed(page);
@@ -74,6 +77,19 @@ function stopText(run) {
 /** Update the duration of a run. */
 export function drawElapsed({ run, elapsed }) {
   fill(elapsed, duration(secondsBetween(run.startedAt, run.finishedAt)));
+}
+
+function resume(page) {
+  const wave = page.run.holdingWave;
+  return ask(
+    "Continue the run?",
+    [`Wave ${wave + 1} of ${page.run.waves.length} starts at once.`],
+    { action: "Continue the run", kind: "primary" },
+    async () => {
+      await send("POST", `${page.history}/continue`, { wave });
+      announce("The run continues.");
+    },
+  );
 }
 
 function cancel(page) {

@@ -18,6 +18,7 @@ export const STATES = {
   skipped: "not attempted",
   pending: "remaining",
   running: "running",
+  holding: "holding",
   stopping: "stopping",
   cancelling: "cancelling",
   stopped: "stopped",

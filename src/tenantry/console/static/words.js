@@ -60,10 +60,13 @@ export function budgetInWords(text) {
 }
 
 /** "Migrate 9 tenants · 3 waves · stop after 1 failure" */
-export function actionOf(found, { waves, maxFailures }) {
+export function actionOf(found, { waves, maxFailures, hold }) {
   const parts = [`Migrate ${plural(found.total, "tenant")}`];
   if (waves !== undefined) {
     parts.push(plural(waves.length, "wave"));
+    if (hold) {
+      parts.push("holds between waves");
+    }
   }
   if (maxFailures !== undefined) {
     const isShare = typeof maxFailures !== "number";
