@@ -30,7 +30,7 @@ class TestTurns:
 
         turns.give_back()
         await waiting
-        assert not turns.is_short
+        assert not turns.waiting
 
     async def test_keep_a_place_that_comes_with_the_cancellation_of_its_task(self):
         turns = Turns(1)

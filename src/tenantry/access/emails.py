@@ -48,6 +48,8 @@ def canonical_email(email: str) -> str:
     """
     if len(email) > EMAIL_CHARS_MAX:
         return email[: EMAIL_CHARS_MAX + 1].lower()  # too long to be an account
+    if email.isascii():
+        return email.lower()  # as `canonical` does
     local, at, domain = email.rpartition("@")
     return canonical(local) + at + _canonical_domain(domain)
 

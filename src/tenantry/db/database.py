@@ -44,13 +44,17 @@ FULL_PAUSE_SECONDS_MAX = 1.0
 
 
 class Budget(Turns):
-    """The places of all connections from this process to one server, over all its databases."""
+    """The places of all connections from this process to one server, over all its databases.
+
+    Attributes:
+        idle: The unused connections, which may be closed, with the pool that holds each and since
+            when; the longest idle first. `Database` adds and removes its own.
+    """
 
     def __init__(self, connections_max: int) -> None:
         super().__init__(connections_max)
         self._most = connections_max
-        # With its pool, and since when; the longest idle first.
-        self._idle: dict[Connection, tuple[list[Connection], float]] = {}
+        self.idle: dict[Connection, tuple[list[Connection], float]] = {}
 
     @property
     def open_count(self) -> int:
@@ -60,7 +64,7 @@ class Budget(Turns):
     @property
     def idle_count(self) -> int:
         """The number of connections that are open and unused."""
-        return len(self._idle)
+        return len(self.idle)
 
     async def take(self, key: Hashable = None, *, seconds: float | None = WAIT_SECONDS_MAX) -> None:
         """Take the place of a connection that is to be opened; close an idle one if necessary.
@@ -68,7 +72,7 @@ class Budget(Turns):
         Raises:
             NoTurn: Every connection was in use for *seconds*.
         """
-        if self.free or not self._idle:
+        if self.free or not self.idle:
             await super().take(key, seconds=seconds)
             return
         connection = self._take_longest_idle()
@@ -82,7 +86,7 @@ class Budget(Turns):
         """Close the connections that have been idle for *seconds*, for others to connect."""
         before = monotonic_seconds() - seconds
         taken = []
-        while self._idle and next(iter(self._idle.values()))[1] <= before:
+        while self.idle and next(iter(self.idle.values()))[1] <= before:
             taken.append(self._take_longest_idle())
         try:
             closing = (connection.close() for connection in taken)
@@ -97,7 +101,7 @@ class Budget(Turns):
         If there is none, wait until one in use is returned and closed, or for a pause: another
         process may have closed one.
         """
-        if self._idle:
+        if self.idle:
             connection = self._take_longest_idle()
             try:
                 await connection.close()
@@ -110,22 +114,14 @@ class Budget(Turns):
             self.give_back()
 
     def _take_longest_idle(self) -> Connection:
-        connection, (pool, _) = next(iter(self._idle.items()))
-        self.unpark(connection)
+        connection, (pool, _) = next(iter(self.idle.items()))
+        del self.idle[connection]
         pool.remove(connection)
         return connection
 
-    def park(self, connection: Connection, pool: list[Connection]) -> None:
-        """Register *connection*, which is now in *pool*, as idle: it may be closed."""
-        self._idle[connection] = (pool, monotonic_seconds())
-
-    def unpark(self, connection: Connection) -> None:
-        """Unregister *connection*: it is in use again, or closed."""
-        del self._idle[connection]
-
     def retire_idle(self) -> None:
         """Make every idle connection unusable: the server has stopped answering."""
-        for connection in self._idle:
+        for connection in self.idle:
             connection.retire()
 
 
@@ -162,11 +158,19 @@ class Database(Session[Kind]):
 
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
         """Return every row."""
-        try:
-            return await self._run(statement, values)
-        except DatabaseReplaced:
-            self._detach()
-            return await self._run(statement, values)
+        is_retry = False
+        while True:
+            connection = self._take_idle() or await self._take()
+            try:
+                return await connection.fetch_all(statement, **values)
+            except DatabaseReplaced:
+                self._detach()
+                if is_retry:
+                    raise
+                is_retry = True
+            finally:
+                if not self._keep(connection):
+                    await self._drop(connection)
 
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
@@ -205,18 +209,10 @@ class Database(Session[Kind]):
         self._closed = True
         while self._idle:
             connection = self._idle.pop()
-            self._budget.unpark(connection)
+            del self._budget.idle[connection]
             self._begin_to_close(self._close(connection))
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS_MAX)
-
-    async def _run(self, statement: Statement[Row], values: dict[str, object]) -> list[Row]:
-        connection = self._take_idle() or await self._take()
-        try:
-            return await connection.fetch_all(statement, **values)
-        finally:
-            if not self._keep(connection):
-                await self._drop(connection)
 
     async def _take_begun(self) -> Connection:
         """Take a connection, and begin a transaction on it."""
@@ -250,7 +246,7 @@ class Database(Session[Kind]):
             return None
         self._places.free -= 1
         connection = self._idle.pop()
-        self._budget.unpark(connection)
+        del self._budget.idle[connection]
         return connection
 
     async def _take(self) -> Connection:
@@ -273,7 +269,7 @@ class Database(Session[Kind]):
         try:
             while self._idle:
                 connection = self._idle.pop()
-                self._budget.unpark(connection)
+                del self._budget.idle[connection]
                 if connection.is_reusable:
                     return connection
                 await self._close(connection)  # it was lost while it was idle
@@ -289,11 +285,14 @@ class Database(Session[Kind]):
 
     def _keep(self, connection: Connection) -> bool:
         """Keep *connection* idle if it is reusable and no task waits for the budget."""
-        if self._closed or self._budget.is_short or not connection.is_reusable:
+        if self._closed or self._budget.waiting or not connection.is_reusable:
             return False
         self._idle.append(connection)
-        self._budget.park(connection, self._idle)
-        self._places.give_back()
+        self._budget.idle[connection] = self._idle, monotonic_seconds()
+        if self._places.waiting:
+            self._places.give_back()
+        else:
+            self._places.free += 1
         return True
 
     async def _drop(self, connection: Connection) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from tenantry.db import outage_errors
 from tenantry.db.statements import Row, Statement
+from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.kit.retry import backoff_seconds
 
@@ -99,6 +100,54 @@ async def wait_to_retry(error: DatabaseUnavailable, tries: int, *, is_read: bool
     if not is_read or error.__cause__ is None or not outage_errors.is_lost(error.__cause__):
         raise error
     await asyncio.sleep(backoff_seconds(RECONNECT_PAUSE_SECONDS, tries))
+
+
+class StatementDeadline:
+    """Calls a function once when a statement of a connection has run for too long.
+
+    Setting and cancelling a timer of the event loop costs as much as all other work on a short
+    statement. So the timer is not cancelled when a statement ends. When it fires, it compares the
+    clock with the deadline of the current statement, if there is one, and is set again.
+
+    Attributes:
+        due: The deadline of the current statement. Set it to None when the statement ends.
+    """
+
+    def __init__(self, seconds: float, on_passed: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._on_passed = on_passed
+        self._loop = asyncio.get_running_loop()
+        self.due: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, seconds_more: float = 0.0) -> None:
+        """Begin a statement, which may take *seconds_more* than others."""
+        self.due = monotonic_seconds() + self._seconds + seconds_more
+        # A timer that is already set fires before this deadline, because no timer is set for
+        # more than `seconds`.
+        if self._timer is None:
+            self._set_timer(self._seconds)
+
+    def close(self) -> None:
+        """End the statement and cancel the timer: the connection is closed."""
+        self.due = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self.due is None:
+            return
+        left = self.due - monotonic_seconds()
+        if left > 0:
+            self._set_timer(min(left, self._seconds))
+        else:
+            self.due = None
+            self._on_passed()
 
 
 class Session(ABC, Generic[Kind]):

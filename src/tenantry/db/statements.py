@@ -7,9 +7,10 @@ directly on the driver. To compile all of them, for both engines, when they are 
 0.1 s of the start of each command.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import starmap
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -44,26 +45,29 @@ class Compiled:
     """A statement on one engine."""
 
     sql: str
-    _parameters: tuple[tuple[str, Convert | None], ...]
-    _constants: Mapping[str, object]
+    _names: tuple[str, ...] = ()
     _conversions: tuple[tuple[int, Convert], ...] = ()
+    _constants: Mapping[str, object] = field(default_factory=dict)
+    _results: tuple[tuple[int, Convert], ...] = ()
 
     def arguments(self, values: Mapping[str, object]) -> list[object]:
         """Return *values* as the driver needs them: converted, in the order of the SQL."""
         known = {**self._constants, **values} if self._constants else values
-        return [
-            known[name] if convert is None else convert(known[name])
-            for name, convert in self._parameters
-        ]
+        found = list(map(known.__getitem__, self._names))
+        for at, convert in self._conversions:
+            found[at] = convert(found[at])
+        return found
 
     def rows(self, row: type[Row] | None, found: Sequence[Sequence[Any]]) -> list[Row]:
         """Return the rows that the driver has *found*, with their values converted to Python."""
-        rows: list[Row] = []
         if row is None:
-            return rows
+            return []
+        if not self._results:
+            return list(starmap(row, found))
+        rows: list[Row] = []
         for one in found:
             fields = list(one)
-            for position, convert in self._conversions:
+            for position, convert in self._results:
                 fields[position] = convert(fields[position])
             rows.append(row(*fields))
         return rows
@@ -114,7 +118,6 @@ def compile_for(
     dialect: sa.Dialect,
     clause: Executable,
     columns: Sequence[TypeEngine[Any]] = (),
-    names: Sequence[str] | None = None,
 ) -> Compiled:
     """Compile *clause* for one engine.
 
@@ -122,19 +125,23 @@ def compile_for(
         dialect: The engine.
         clause: The statement.
         columns: The types of the result's columns.
-        names: The columns to write, for an insert or update that does not name them.
     """
     if isinstance(clause, sa.schema.ExecutableDDLElement):  # it has no parameters
-        return Compiled(str(clause.compile(dialect=dialect)), (), {})
-    compiled = clause.compile(dialect=dialect, column_keys=names)  # type: ignore[attr-defined]
+        return Compiled(str(clause.compile(dialect=dialect)))
+    compiled = clause.compile(dialect=dialect)  # type: ignore[attr-defined]
     assert isinstance(compiled, SQLCompiler)
-    parameters = [(name, compiled.binds[name]) for name in compiled.positiontup or ()]
-    results = [(at, _result(dialect, column)) for at, column in enumerate(columns)]
+    names = tuple(compiled.positiontup or ())
+    binds = [compiled.binds[name] for name in names]
     return Compiled(
         compiled.string,
-        tuple((name, _bind(dialect, bind.type)) for name, bind in parameters),
-        {name: bind.effective_value for name, bind in parameters if not bind.required},
-        tuple((at, convert) for at, convert in results if convert is not None),
+        names,
+        _conversions(_bind(dialect, bind.type) for bind in binds),
+        {
+            name: one.effective_value
+            for name, one in zip(names, binds, strict=True)
+            if not one.required
+        },
+        _conversions(_result(dialect, column) for column in columns),
     )
 
 
@@ -155,6 +162,11 @@ def _columns(clause: Executable, row: type[Any] | None) -> list[TypeEngine[Any]]
     fields = tuple(field.name for field in msgspec.structs.fields(row))
     assert tuple(column.key for column in columns) == fields, f"{row} is not the row of {clause}"
     return [column.type for column in columns]
+
+
+def _conversions(found: Iterable[Convert | None]) -> tuple[tuple[int, Convert], ...]:
+    """Return the conversions, each with the position of its value."""
+    return tuple((at, convert) for at, convert in enumerate(found) if convert is not None)
 
 
 def _bind(dialect: sa.Dialect, type_: TypeEngine[Any]) -> Convert | None:

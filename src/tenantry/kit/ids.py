@@ -8,6 +8,7 @@ import uuid_utils
 import uuid_utils.compat
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 # A UUIDv7 is 48 bits of milliseconds and then 80 others (RFC 9562, section 5.7).
 _RANDOM_BITS = 80
 
@@ -21,7 +22,8 @@ def new_id() -> UUID:
 
 def new_id_at(instant: datetime) -> UUID:
     """Return a new UUIDv7 that is ordered by *instant*, to the millisecond."""
-    return uuid_utils.compat.uuid7(nanoseconds=_milliseconds(instant) * 1_000_000)
+    ms = max((instant - _EPOCH) // _MILLISECOND, 0)
+    return uuid_utils.compat.uuid7(nanoseconds=ms * 1_000_000)
 
 
 def first_id_at(instant: datetime) -> UUID:
@@ -29,7 +31,7 @@ def first_id_at(instant: datetime) -> UUID:
 
     An instant before 1970 counts as 1970.
     """
-    return UUID(int=_milliseconds(instant) << _RANDOM_BITS)
+    return UUID(int=max((instant - _EPOCH) // _MILLISECOND, 0) << _RANDOM_BITS)
 
 
 def new_request_id() -> str:
@@ -40,7 +42,3 @@ def new_request_id() -> str:
 def parse_id(text: str) -> UUID | None:
     """Return the id in *text*, with hyphens and in any case; None if it is not a UUID."""
     return UUID(text) if _HYPHENATED.fullmatch(text) else None
-
-
-def _milliseconds(instant: datetime) -> int:
-    return max((instant - _EPOCH) // timedelta(milliseconds=1), 0)

@@ -66,9 +66,10 @@ def checked_label(name: str, text: str, *, chars_max: int) -> str:
     Raises:
         BadText: It is no valid line, or contains a character without a visible form.
     """
+    # Nearly every name is in ASCII; what is printable has no control characters, and has a form.
+    if text.isascii() and text.isprintable() and 0 < len(text) <= chars_max and not text.isspace():
+        return text
     checked_line(name, text, chars_max=chars_max)
-    if text.isascii():
-        return text  # a line has no control characters, and all others have a form
     for at, char in enumerate(text):
         if is_visible(char) or (char in JOINERS and _joins(text, at)):
             continue

@@ -22,18 +22,15 @@ class Turns:
     Attributes:
         free: How many places are free. While tasks wait, a place that is given back is not free,
             because it belongs to one of them.
+        waiting: The tasks that wait for a place, by their keys. Requests read it each time, so it
+            is no function; only this class changes it.
     """
 
     def __init__(self, count: int, *, waiting_max: int = sys.maxsize) -> None:
         self.free = count
         self._waiting_max = waiting_max
         # The futures have the result whether the task got a place.
-        self._waiting: OrderedDict[Hashable, deque[asyncio.Future[bool]]] = OrderedDict()
-
-    @property
-    def is_short(self) -> bool:
-        """Whether a task is waiting for a place."""
-        return bool(self._waiting)
+        self.waiting: OrderedDict[Hashable, deque[asyncio.Future[bool]]] = OrderedDict()
 
     async def take(self, key: Hashable = None, *, seconds: float | None = None) -> None:
         """Take a place; wait for it up to *seconds*, or without a limit.
@@ -52,7 +49,7 @@ class Turns:
         Raises:
             NoTurn: As `take` does.
         """
-        turns = self._waiting.setdefault(key, deque())
+        turns = self.waiting.setdefault(key, deque())
         if len(turns) >= self._waiting_max:
             raise NoTurn
         loop = asyncio.get_running_loop()
@@ -75,11 +72,11 @@ class Turns:
 
     def give_back(self) -> None:
         """Give a place to the task whose turn it is; free it if none waits."""
-        while self._waiting:
-            key, turns = self._waiting.popitem(last=False)
+        while self.waiting:
+            key, turns = self.waiting.popitem(last=False)
             turn = turns.popleft()
             if turns:
-                self._waiting[key] = turns
+                self.waiting[key] = turns
             if not turn.done():
                 turn.set_result(True)
                 return
@@ -87,9 +84,7 @@ class Turns:
 
     def displace(self, *, more_than: int) -> bool:
         """Refuse the newest waiting task of the key that has most, if it has *more_than* these."""
-        key, turns = max(
-            self._waiting.items(), key=lambda one: len(one[1]), default=(None, deque())
-        )
+        key, turns = max(self.waiting.items(), key=lambda one: len(one[1]), default=(None, deque()))
         if len(turns) <= more_than:
             return False
         self._refuse(key, turns[-1])
@@ -101,8 +96,8 @@ class Turns:
             self._remove(key, turn)
 
     def _remove(self, key: Hashable, turn: "asyncio.Future[bool]") -> None:
-        turns = self._waiting.get(key, deque())
+        turns = self.waiting.get(key, deque())
         if turn in turns:  # `give_back` skips and removes the cancelled ones
             turns.remove(turn)
             if not turns:
-                del self._waiting[key]
+                del self.waiting[key]

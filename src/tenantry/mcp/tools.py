@@ -39,7 +39,7 @@ from tenantry.schemas.tenants import ModuleList
 from tenantry.schemas.users import TenantUserProfile
 from tenantry.tenant import entry, modules, profile, users
 from tenantry.tenant.blog import posts
-from tenantry.tenant.databases import require_writable
+from tenantry.tenant.databases import TenantReadOnly
 from tenantry.tenant.entry import Requirements
 
 Request = ServerRequestContext[Any, Any]
@@ -287,8 +287,8 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
             types.INVALID_PARAMS, "Unknown tool: `tools/list` names those that this token may call."
         )
     try:
-        if called.writes:
-            require_writable(call.ctx.tenant)
+        if called.writes and call.ctx.tenant.is_read_only:
+            raise TenantReadOnly
         if called.requirements.adds:
             await call.services.storage.take(call.ctx.tenant, call.ctx.database)
         wanted = arguments.read(called.takes, call.arguments)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args
 
@@ -31,8 +31,10 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
         Without *more*, the objects in the attributes are represented as well.
         """
         if not more:
-            read: Callable[[Any], Self] = _reader(cls)
-            return read(source)
+            members = _members(cls)
+            if members is None:
+                return msgspec.convert(source, cls, from_attributes=True)
+            return cls(*members(source))
         names = (name for name in cls.__struct_fields__ if name not in more)
         return cls(**{name: getattr(source, name) for name in names}, **more)
 
@@ -41,14 +43,13 @@ Item = TypeVar("Item", bound=Schema)
 
 
 @cache
-def _reader(schema: type[Item]) -> Callable[[Any], Item]:
-    """Return the function that represents an object as *schema*."""
+def _members(schema: type[Schema]) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Return a function that reads the members of a flat *schema*; None for others."""
     _, types = msgspec.json.schema_components([schema])
-    if len(types) > 1:  # it has members of other types
-        return partial(msgspec.convert, type=schema, from_attributes=True)
-    # Items of long lists have none, and this is faster.
-    members = attrgetter(*schema.__struct_fields__)
-    return lambda source: schema(*members(source))
+    # Items of long lists have none, and this is faster than msgspec. For one name, the getter
+    # returns no tuple.
+    names = schema.__struct_fields__
+    return attrgetter(*names) if len(types) == 1 and len(names) > 1 else None
 
 
 class ListResponse(Schema, Generic[Item], frozen=True):

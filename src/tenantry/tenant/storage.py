@@ -13,6 +13,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable, StorageFull
@@ -30,8 +31,6 @@ WRITE_BYTES_MAX = 24 * 2**20
 # Measured tenants; the one that was unused longest is dropped, and measured again.
 MEASURED_MAX = 4_096
 
-Measure = Callable[[], Awaitable[float]]
-
 
 class TenantFull(Conflict):
     """The tenant has reached its size limit."""
@@ -48,24 +47,22 @@ class Room:
         self._measuring: asyncio.Future[float] | None = None
         self.is_full = False
 
-    async def take(self, measure: Measure) -> bool:
+    async def take(self, measure: Callable[..., Awaitable[float]], *about: Any) -> bool:
         """Count a write; return False if there is no room for it.
 
-        *measure* returns the bytes that are left. Concurrent callers share one measurement.
+        *measure* takes *about*, and returns the bytes that are left. Concurrent callers share one
+        measurement.
         """
         if monotonic_seconds() >= self._until or (self._left <= 0 and not self.is_full):
-            await self._measure(measure)
+            if self._measuring is None:
+                self._measuring = asyncio.ensure_future(measure(*about))
+                self._measuring.add_done_callback(self._note)
+            # Shielded: the measurement goes on for the others when one request is cancelled.
+            await asyncio.shield(self._measuring)
         if self.is_full:
             return False
         self._left -= WRITE_BYTES_MAX
         return True
-
-    async def _measure(self, measure: Measure) -> None:
-        if self._measuring is None:
-            self._measuring = asyncio.ensure_future(measure())
-            self._measuring.add_done_callback(self._note)
-        # Shielded: the measurement goes on for the others when one request is cancelled.
-        await asyncio.shield(self._measuring)
 
     def _note(self, measured: "asyncio.Future[float]") -> None:
         self._measuring = None
@@ -111,12 +108,12 @@ class Storage:
         room = self._servers.get(name)
         if room is None:
             room = self._servers[name] = Room()
-        if not await room.take(partial(self._measure_disk, name)):
+        if not await room.take(self._measure_disk, name):
             raise StorageFull
-        limit = self.limit_of(tenant)
-        if limit is None:
+        limit = tenant.size_bytes_max or self._tenant_bytes_max
+        if not limit:
             return
-        if not await self._room_of(tenant, limit).take(partial(_measure_tenant, database, limit)):
+        if not await self._room_of(tenant, limit).take(_measure_tenant, database, limit):
             # On PostgreSQL, the size of a database stays as it is when rows are deleted.
             remedy = "" if self._databases.server(name).folder is None else "delete posts, or "
             raise TenantFull(

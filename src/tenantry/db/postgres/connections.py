@@ -15,11 +15,11 @@ from tenantry.db.sessions import (
     DatabaseUnavailable,
     RejectedByDatabase,
     ServerFull,
+    StatementDeadline,
     StorageFull,
     TransactionLost,
     WritesRejected,
 )
-from tenantry.db.statement_deadline import Deadline
 from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
@@ -64,7 +64,7 @@ class PostgresConnection(Connection):
     def __init__(self, raw: Raw, statement_seconds: float, *, is_pooled: bool = False) -> None:
         self._raw = raw
         # asyncpg's own timeout asks the server to cancel, and a silent server does not do so.
-        self._deadline = Deadline(statement_seconds + SILENCE_SECONDS, self._abort)
+        self._deadline = StatementDeadline(statement_seconds + SILENCE_SECONDS, self._abort)
         self._seconds_pooled = statement_seconds if is_pooled else None
         if is_pooled:
             # In the message that begins the transaction: a pooler may give the next one to
@@ -142,7 +142,7 @@ class PostgresConnection(Connection):
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
         finally:
-            self._deadline.end()
+            self._deadline.due = None
 
     async def _within_client_timeout(self, sent: Awaitable[Answer], seconds: float) -> Answer:
         """Return the result of *sent*; after *seconds*, ask the server to cancel it."""

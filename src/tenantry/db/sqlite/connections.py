@@ -21,10 +21,10 @@ from tenantry.db.sessions import (
     DatabaseReplaced,
     DatabaseUnavailable,
     RejectedByDatabase,
+    StatementDeadline,
     StorageFull,
     WritesRejected,
 )
-from tenantry.db.statement_deadline import Deadline
 from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.clock import monotonic_seconds
 
@@ -127,7 +127,7 @@ class SqliteConnection(Connection):
         self._thread = thread
         self._raw = raw
         self._file = file
-        self._deadline = Deadline(seconds_max, self._begin_to_interrupt)
+        self._deadline = StatementDeadline(seconds_max, self._begin_to_interrupt)
         self._loop = asyncio.get_running_loop()
         self._answer: asyncio.Future[Any] | None = None
         self._is_open = True
@@ -205,7 +205,7 @@ class SqliteConnection(Connection):
             is_full = outage_errors.is_disk_full(error)
             raise (StorageFull if is_full else DatabaseUnavailable) from error
         finally:
-            self._deadline.end()
+            self._deadline.due = None
 
     # The next four run in the thread of the connection. Comparing the file there costs one system
     # call; in the event loop, it would also hand the interpreter to another thread and back: a
