@@ -25,11 +25,12 @@ def app_over(services: Services, access_log: AccessLog | None = None) -> ASGIApp
     importlib.import_module("tenantry.mcp.server")
     settings = services.settings
     access_log = access_log or open_access_log(settings)
-    app: ASGIApp = Api(ENDPOINTS, services, access_log)
+    pages = Console(access_log, services.metrics)
+    app: ASGIApp = Api(ENDPOINTS, services, access_log, pages=pages.respond)
     origins = [one.strip() for one in settings.cors_origins.split(",") if one.strip()]
     if origins:
-        app = Cors(app, origins)
-    return Console(app, access_log, services.metrics)
+        app = Cors(app, origins)  # it adds nothing to the responses of the console
+    return app
 
 
 def open_access_log(settings: Settings) -> AccessLog:

@@ -94,9 +94,8 @@ async def admitted(world: World, token: str) -> PersonContext:
         ctx,
         services.databases,
         identity,
-        Requirements(),
-        kind=PersonContext,
-        requires_session=True,
+        Requirements(requires_session=True),
+        PersonContext,
     )
 
 

@@ -5,6 +5,7 @@ of access, and the tenant must be active (403). No tenant database is opened her
 """
 
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Generic
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.kit.secrets import digest, is_well_formed
@@ -29,6 +31,8 @@ _PREFIXES: dict[type, str] = {ApiKey: API_KEY_KIND, McpToken: MCP_TOKEN_KIND}
 # How often the last use of a credential is written, at most.
 WRITTEN_EVERY = timedelta(seconds=60)
 NOTED_MAX = 10_000
+KNOWN_MAX = 10_000
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class BadKey(Unauthenticated):
@@ -105,6 +109,14 @@ class _Cached(msgspec.Struct, Generic[Credential], frozen=True):
     tenant: Tenant
 
 
+class _Known(msgspec.Struct, frozen=True):
+    """An identity that was verified: valid until a time, and until the cache is cleared."""
+
+    identity: Identity
+    until: datetime
+    generation: int
+
+
 class Usage:
     """Records the last use of credentials: in memory first, and in the background.
 
@@ -143,6 +155,29 @@ class Identifier:
         self._cache = catalog.cache
         self._tokens = tokens
         self._usage = usage
+        # By the kind of the identification, and the digest of the credentials.
+        self._known: dict[tuple[str, bytes], _Known] = {}
+
+    def recall(self, kind: str, presented: Credentials, now: datetime) -> Identity | None:
+        """Return what `public` or `tenant` returned for the same credentials, if it is still valid.
+
+        It is the way of nearly every request. An McpToken is not remembered.
+
+        Args:
+            kind: The name of the method.
+            presented: The credentials.
+            now: The time of the request.
+        """
+        if presented.mcp_token is not None:
+            return None
+        known = self._known.get((kind, _digest(presented)))
+        if known is None or known.generation != self._cache.generation or known.until <= now:
+            return None
+        key = known.identity.api_key
+        if key is None or monotonic_seconds() >= self._cache.fresh_until:
+            return None
+        self._usage.note(key, now)
+        return known.identity
 
     async def admin(self, ctx: OperationContext, presented: Credentials) -> AdminContext:
         """Return the context of an admin.
@@ -187,11 +222,14 @@ class Identifier:
         """
         if presented.mcp_token is not None:
             return await self._by_mcp_token(ctx, presented)
+        generation = self._cache.generation
         found = await self._require_key(presented.api_key, ctx.now)
         if not found.tenant.is_active:
             raise TenantInactive
         key = found.credential
-        return Identity(found.tenant, f"tenant:{found.tenant.id}", key.id, api_key=key)
+        identity = Identity(found.tenant, f"tenant:{found.tenant.id}", key.id, api_key=key)
+        self._remember("public", presented, identity, generation)
+        return identity
 
     async def tenant(self, ctx: OperationContext, presented: Credentials) -> Identity:
         """Return the tenant of the McpToken if there is one, else of the key and bearer token.
@@ -202,6 +240,7 @@ class Identifier:
         """
         if presented.mcp_token is not None:
             return await self._by_mcp_token(ctx, presented)
+        generation = self._cache.generation
         found = await self._require_key(presented.api_key, ctx.now)
         claims = await self._tokens.verify(presented.authorization, now=ctx.now)
         if claims.role is not Role.TENANT_USER:
@@ -211,15 +250,12 @@ class Identifier:
             raise OtherTenant
         if not found.tenant.is_active:
             raise TenantInactive
-        user_id = claims.nameid
-        return Identity(
-            found.tenant,
-            f"user:{user_id}",
-            user_id,
-            user_id,
-            claims=claims,
-            api_key=found.credential,
+        user_id, key = claims.nameid, found.credential
+        identity = Identity(
+            found.tenant, f"user:{user_id}", user_id, user_id, claims=claims, api_key=key
         )
+        self._remember("tenant", presented, identity, generation)
+        return identity
 
     async def assistant(self, ctx: OperationContext, presented: Credentials) -> Identity:
         """Return the tenant of an McpToken, sent in its own header or as a bearer token.
@@ -231,6 +267,17 @@ class Identifier:
         token = presented.mcp_token or _bearer(presented.authorization)
         with_token = Credentials(api_key=presented.api_key, mcp_token=token)
         return await self._by_mcp_token(ctx, with_token)
+
+    def _remember(
+        self, kind: str, presented: Credentials, identity: Identity, generation: int
+    ) -> None:
+        """Store an *identity* that was verified since the cache had this *generation*."""
+        ends = [_NEVER if identity.api_key is None else identity.api_key.expires_at or _NEVER]
+        if identity.claims is not None:
+            ends.append(datetime.fromtimestamp(identity.claims.exp, UTC))
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known[kind, _digest(presented)] = _Known(identity, min(ends), generation)
 
     async def _require_key(self, presented: str | None, now: datetime) -> _Cached[ApiKey]:
         found = await self._find(ApiKey, presented, now)
@@ -270,6 +317,11 @@ class Identifier:
             return None
         expires_at = found.credential.expires_at
         return found if expires_at is None or expires_at > now else None
+
+
+def _digest(presented: Credentials) -> bytes:
+    # No secret is kept in memory. A header contains no line break.
+    return sha256(f"{presented.authorization}\n{presented.api_key}".encode()).digest()
 
 
 def _bearer(authorization: str | None) -> str | None:

@@ -7,7 +7,7 @@ credentials (401), their rights (403), and then the body (400).
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from itertools import count
 from types import AsyncGeneratorType
@@ -19,10 +19,9 @@ from tenantry.access.addresses import network_of
 from tenantry.access.identify import Identity
 from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
-from tenantry.api import envelope, error_responses
-from tenantry.api.access_levels import TENANT_LOGIN
+from tenantry.api import error_responses
+from tenantry.api.access_levels import TENANT_LOGIN, Caller
 from tenantry.api.conditional import unchanged_answer, versioned_answer
-from tenantry.api.deadlines import Deadline, Deadlines
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Answer
 from tenantry.api.fair_share import LONG_WAIT_SECONDS, FairShare
@@ -32,7 +31,7 @@ from tenantry.api.http.body_memory import (
     BodyMemory,
     BodyReservation,
 )
-from tenantry.api.request_state import RequestState, Scope
+from tenantry.api.request_state import Deadline, Deadlines, RequestState, Scope
 from tenantry.api.requests import (
     BODY_LIMITS,
     BodyLimits,
@@ -63,6 +62,9 @@ from tenantry.tenant.entry import TenantContext, UnconfirmedContext, admit, conf
 # does not answer. The deadline of a request is later, so that the more precise error comes first.
 DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
 
+API_PREFIX = b"/api/"
+Pages = Callable[[Scope, Send], Awaitable[bool]]
+
 _log = structlog.get_logger(__name__)
 
 
@@ -71,7 +73,17 @@ class ServerEnding(Unavailable):
 
 
 class Api:
-    """Handles HTTP requests, and returns responses in the envelope."""
+    """Handles HTTP requests, and returns responses in the envelope.
+
+    Args:
+        endpoints: Each method on each path.
+        services: What the handlers use.
+        access_log: Gets a line for each request.
+        fair_share: Limits the concurrent requests of each tenant.
+        body_limits: How slowly a body may arrive.
+        pages: Is called first for a path that does not begin with `API_PREFIX`; it returns
+            whether it has sent a response.
+    """
 
     def __init__(
         self,
@@ -81,20 +93,26 @@ class Api:
         *,
         fair_share: FairShare | None = None,
         body_limits: BodyLimits = BODY_LIMITS,
+        pages: Pages | None = None,
     ) -> None:
         self._router = Router(endpoints)
         self._services = services
         self._access_log = access_log
         self._fair_share = fair_share or FairShare()
         self._body_limits = body_limits
+        self._pages = pages
         self._deadlines = Deadlines()
         self._body_memory = BodyMemory()
         self._strangers_memory = BodyMemory(STRANGERS_BYTES_MAX, STRANGER_BYTES_MAX)
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request (ASGI)."""
+        """Handle one request (ASGI): send its response, and log and count it."""
+        pages = None if scope["raw_path"].startswith(API_PREFIX) else self._pages
+        if pages is not None and await pages(scope, send):
+            return
         request = RequestState(scope, Deadline(self._deadlines, self._seconds_max))
+        ended: asyncio.CancelledError | None = None
         try:
             try:
                 answer = await self._handle(request, receive)
@@ -111,30 +129,19 @@ class Api:
             _log.exception("request failed", request_id=request.request_id)
             request.error = type(error).__name__
             answer = error_responses.internal_error()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             # The server ends, and this request took longer than its grace period.
-            await self._finish(send, receive, request.refuse(ServerEnding()), request)
-            raise
-        await self._finish(send, receive, answer, request)
-
-    async def _finish(
-        self, send: Send, receive: Receive, answer: Answer, request: RequestState
-    ) -> None:
-        """Send the response, and log and count the request."""
-        if isinstance(request.ctx, TenantContext):
-            answer.headers.extend(envelope.deprecation(request.ctx.identity.api_key))
-        if request.quota is not None:
-            answer.headers.extend(envelope.rate_limit(request.quota))
+            answer, ended = request.refuse(ServerEnding()), error
         try:
             await send_answer(send, receive, answer, request)
         finally:
-            if request.reserved is not None:
-                request.reserved.release()
-            entry = request.entry(answer.status)
+            entry = request.end(answer.status)
             self._access_log.write(entry)
             if entry.status >= SERVER_ERROR:
                 self._services.recent_errors.note(entry)
             self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
+        if ended is not None:
+            raise ended
 
     async def _handle(self, request: RequestState, receive: Receive) -> Answer:
         """Return the response: the way of a request through the door, in order.
@@ -148,16 +155,27 @@ class Api:
         with request.deadline:
             await self._identify(endpoint, request)
         self._count(endpoint, request)
+        body: bytes | TenantryError = b""
         body_from = monotonic_seconds()
-        body = await self._read_body(endpoint, request, receive)
+        if endpoint.reads_body:
+            body = await self._read_body(endpoint, request, receive)
         if endpoint.keep_alive_seconds is None:
             more = endpoint.seconds_more
             request.deadline.seconds_left += math.inf if more is None else more
             request.deadline.receive = receive if request.method == "GET" else None
+        turn, waited = request.turn, 0.0
         with request.deadline:
             if monotonic_seconds() - body_from > self._body_limits.slow_seconds:
                 await self._identify(endpoint, request)
-            answer = await self._in_turn(endpoint, request, body)
+            if turn is not None:
+                waited = await self._fair_share.enter(turn)
+            try:
+                if waited > LONG_WAIT_SECONDS:
+                    await self._identify(endpoint, request)
+                answer = await self._operate(endpoint, request, body)
+            finally:
+                if turn is not None:
+                    self._fair_share.leave(turn)
         if isinstance(answer, Answer):
             return answer
         seconds = keep_alive_of(endpoint, request.headers)
@@ -177,12 +195,13 @@ class Api:
             actor="anonymous",
             address=client[0] if client else "",
         )
-        identify = endpoint.level.identify
+        identifier, identify = self._services.identifier, endpoint.level.identify
         if identify is None:
             return
+        caller: Caller = identifier.recall(identify.__name__, request.credentials, ctx.now)
         for tries in count(1):
             try:
-                caller = await identify(self._services.identifier, ctx, request.credentials)
+                caller = caller or await identify(identifier, ctx, request.credentials)
             except DatabaseUnavailable as error:
                 await wait_to_retry(error, tries, is_read=True)
             else:
@@ -213,9 +232,8 @@ class Api:
                 request.quota = limits.take(caller.caller_id, tenant_id=tenant.id)
         elif isinstance(caller, AdminContext):
             request.quota = limits.take(caller.email)
-        else:
-            return
-        check(request.quota)
+        if request.quota is not None and request.quota.remaining < 0:
+            check(request.quota)
 
     async def _read_body(
         self, endpoint: Endpoint, request: RequestState, receive: Receive
@@ -224,8 +242,6 @@ class Api:
 
         Before a login, its memory is in the pool of strangers.
         """
-        if not endpoint.reads_body:
-            return b""
         pool = self._body_memory
         sender: object = request.turn
         if isinstance(request.caller, AdminContext):
@@ -238,21 +254,7 @@ class Api:
         except TenantryError as error:
             return error
 
-    async def _in_turn(
-        self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
-    ) -> Answer | Awaitable[Any]:
-        """Admit the caller and operate, within the fair share of the caller's tenant."""
-        if request.turn is None:
-            return await self._answer(endpoint, request, body)
-        waited = await self._fair_share.enter(request.turn)
-        try:
-            if waited > LONG_WAIT_SECONDS:
-                await self._identify(endpoint, request)
-            return await self._answer(endpoint, request, body)
-        finally:
-            self._fair_share.leave(request.turn)
-
-    async def _answer(
+    async def _operate(
         self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
     ) -> Answer | Awaitable[Any]:
         """Admit, decode and operate; return the response, or the handler's work if it may be slow.
@@ -262,8 +264,9 @@ class Api:
         """
         for tries in count(1):
             try:
-                ctx = await self._admit(endpoint, request)
-                wanted, parameters = await self._decode(endpoint, request, body)
+                ctx = request.ctx = await self._admit(endpoint, request)
+                wanted = await self._decode(endpoint, request, body)
+                parameters = self._parameters(endpoint, request) if endpoint.has_more else {}
                 if endpoint.keep_alive_seconds is not None:
                     return endpoint.handler(ctx, self._services, wanted, **parameters)
                 if endpoint.version is not None:
@@ -292,25 +295,21 @@ class Api:
         Raises:
             Unauthenticated, Forbidden: The credentials do not suffice.
         """
-        level, caller = endpoint.level, request.caller
-        if isinstance(caller, Identity):
-            request.ctx = await admit(
-                request.anonymous,
-                self._services.databases,
-                caller,
-                endpoint.requirements,
-                kind=level.context,
-                requires_session=level.requires_session,
-                admits_deleted_user=level.admits_deleted_user,
-            )
-        else:
-            request.ctx = caller or request.anonymous
-        return request.ctx
+        caller = request.caller
+        if not isinstance(caller, Identity):
+            return caller or request.anonymous
+        return await admit(
+            request.anonymous,
+            self._services.databases,
+            caller,
+            endpoint.requirements,
+            endpoint.level.context,
+        )
 
     async def _decode(
         self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
-    ) -> tuple[Any, dict[str, Any]]:
-        """Return the request of the endpoint, and the other arguments of its handler.
+    ) -> Any:
+        """Return the request of the endpoint.
 
         A decoded body takes up to 25 times its size, so this is done in the turn of the request.
         """
@@ -321,19 +320,21 @@ class Api:
             if endpoint.adds and isinstance(ctx, TenantContext):
                 await self._services.storage.take(ctx.tenant, ctx.database)
             if endpoint.reads_body:
-                wanted = decode_body(endpoint, body)
-            else:
-                wanted = decode_query(endpoint, request.scope["query_string"])
+                return decode_body(endpoint, body)
+            return decode_query(endpoint, request.scope["query_string"])
         except TenantryError:
             if isinstance(ctx, UnconfirmedContext):
                 await confirm_user(ctx)
             raise
-        parameters: dict[str, Any] = read_parameters(request.values) if request.values else {}
+
+    def _parameters(self, endpoint: Endpoint, request: RequestState) -> dict[str, Any]:
+        """Return the arguments of a handler besides the context, the services and the request."""
+        parameters: dict[str, Any] = read_parameters(request.values)
         if endpoint.headers:
             parameters |= read_headers(request.headers, endpoint.headers)
         if endpoint.is_event_stream:
             parameters["readmit"] = partial(self._admit_again, endpoint, request)
-        return wanted, parameters
+        return parameters
 
     async def _admit_again(self, endpoint: Endpoint, request: RequestState) -> None:
         """Authenticate and admit the caller of an admitted request again.
@@ -342,7 +343,7 @@ class Api:
             Unauthenticated, Forbidden: The caller is no longer admitted.
         """
         await self._identify(endpoint, request)
-        await self._admit(endpoint, request)
+        request.ctx = await self._admit(endpoint, request)
 
     async def _recheck_access(self, request: RequestState) -> None:
         """Authenticate again if a tenant database is missing and the epoch has moved.

@@ -109,10 +109,22 @@ class Endpoint:
         return self.method in {"POST", "PUT", "PATCH"}
 
     @cached_property
+    def has_more(self) -> bool:
+        """Whether the handler takes more than the context, the services and the request."""
+        return bool(self.parameters or self.headers or self.is_event_stream)
+
+    @cached_property
     def requirements(self) -> Requirements:
         """What a caller needs: scope, module, and a writable tenant if the endpoint writes."""
         writes = self.method != "GET" if self.writes is None else self.writes
-        return Requirements(self.scope, self.module, writes=writes, adds=self.adds)
+        return Requirements(
+            self.scope,
+            self.module,
+            writes=writes,
+            adds=self.adds,
+            requires_session=self.level.requires_session,
+            admits_deleted_user=self.level.admits_deleted_user,
+        )
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:

@@ -2,15 +2,11 @@
 
 import contextlib
 from dataclasses import dataclass
-from email.utils import format_datetime
-from functools import lru_cache
 from http import HTTPStatus
 
 import msgspec
 
-from tenantry.access.rate_limits import WINDOW_SECONDS, Quota
 from tenantry.api.streaming import Source, StreamedBody
-from tenantry.catalog.credentials import ApiKey
 from tenantry.schemas.base import MetricsText
 
 Headers = list[tuple[bytes, bytes]]
@@ -66,11 +62,6 @@ class Reply:
 encode = msgspec.json.Encoder().encode
 
 
-def success(data: object, *, status: int = 200) -> Answer:
-    """Return a response with *data*."""
-    return Answer(status, b'{"success":true,"data":' + encode(data) + b"}", [JSON])
-
-
 async def streamed_success(data: Source) -> Source:
     """Yield the body of a response with *data*, an iterator of chunks of JSON."""
     yield b'{"success":true,"data":'
@@ -92,28 +83,3 @@ def bare(data: object, *, status: int = 200) -> Answer:
     if isinstance(data, MetricsText):
         return Answer(200, data.text.encode(), [METRICS])
     return Answer(status, encode(data), [JSON])
-
-
-def deprecation(key: ApiKey | None) -> Headers:
-    """Return the deprecation headers, if the API key was rotated (RFC 9745, RFC 8594)."""
-    if key is None or key.replaced_at is None or key.expires_at is None:
-        return []
-    since = f"@{int(key.replaced_at.timestamp())}"
-    until = format_datetime(key.expires_at, usegmt=True)
-    return [(b"deprecation", since.encode()), (b"sunset", until.encode())]
-
-
-def rate_limit(quota: Quota) -> Headers:
-    """Return the rate limit headers.
-
-    Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4: q and w are the quota and
-    its window in seconds, r is the remaining quota, t the seconds until it is reset.
-    """
-    left = f'"{quota.policy}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
-    return [_policy(quota.policy, quota.per_window), (b"ratelimit", left.encode())]
-
-
-@lru_cache(maxsize=1_024)
-def _policy(name: str, per_window: int) -> tuple[bytes, bytes]:
-    policy = f'"{name}";q={per_window};w={WINDOW_SECONDS}'
-    return b"ratelimit-policy", policy.encode()

@@ -12,6 +12,8 @@ from tenantry.kit.turns import NoTurn, Turns
 IN_WORK_MAX = 4
 WAITING_MAX = 1_000
 WAIT_SECONDS_MAX = 5.0
+# The places of so many tenants are kept; then those of tenants without a request are dropped.
+TENANTS_MAX = 4_096
 # After a longer wait, the caller is authenticated again before the work begins.
 LONG_WAIT_SECONDS = 0.5
 
@@ -45,6 +47,9 @@ class FairShare:
         """
         turns = self._turns.get(key)
         if turns is None:
+            if len(self._turns) >= TENANTS_MAX:
+                busy = self._turns.items()
+                self._turns = {one: at for one, at in busy if at.free < self._in_work_max}
             turns = self._turns[key] = Turns(self._in_work_max, waiting_max=WAITING_MAX)
         if turns.free:
             turns.free -= 1
@@ -59,6 +64,7 @@ class FairShare:
     def leave(self, key: int) -> None:
         """Give the place to the request that has waited longest."""
         turns = self._turns[key]
-        turns.give_back()
-        if turns.free == self._in_work_max:
-            del self._turns[key]
+        if turns.waiting:
+            turns.give_back()
+        else:
+            turns.free += 1

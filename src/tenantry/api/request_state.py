@@ -1,19 +1,23 @@
-"""The state of one request while it is handled, and what is logged of it."""
+"""The state of one request while it is handled, its deadline, and what is logged of it."""
 
+import asyncio
 from collections.abc import Mapping, MutableMapping
+from types import TracebackType
 from typing import Any
 
+import msgspec
 import structlog
 
 from tenantry.access.identify import Credentials, Identity
 from tenantry.access.rate_limits import Quota
 from tenantry.api import error_responses
 from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
-from tenantry.api.deadlines import Deadline
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer
 from tenantry.api.http.body_memory import BodyReservation
 from tenantry.api.requests import is_token
+from tenantry.api.streaming import Receive
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.access_log import SERVER_ERROR, AccessEntry
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
@@ -25,8 +29,111 @@ Scope = MutableMapping[str, Any]
 
 TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
 UNKNOWN_PATH = "-"
+CHECK_SECONDS = 0.1
 
 _log = structlog.get_logger(__name__)
+
+
+class Deadline(msgspec.Struct, eq=False):
+    """How long one request may still use databases. Its time runs inside ``with`` blocks.
+
+    Only requests that read are cancelled when their client disconnects. A write runs to its end,
+    within the deadlines of its statements.
+
+    A block raises `DatabaseUnavailable` when the time is over, and `ClientDisconnected` when the
+    client has disconnected and `receive` is set; what it awaits is cancelled first.
+
+    Attributes:
+        deadlines: Those of all requests, which check this one.
+        seconds_left: Less after each block.
+        receive: The ASGI `receive` of a request that may be cancelled, which a block must not use.
+            It is awaited when the block has taken longer than `CHECK_SECONDS`.
+    """
+
+    deadlines: "Deadlines"
+    seconds_left: float
+    receive: Receive | None = None
+    _task: Any = None
+    _cancelled_before: int = 0
+    _due: float = 0.0
+    _is_new: bool = True
+    _interrupted: TenantryError | None = None
+    _watching: Any = None
+
+    def __enter__(self) -> None:
+        """Let the time run."""
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._cancelled_before = task.cancelling()
+        self._due = monotonic_seconds() + self.seconds_left
+        self._is_new = True
+        self.deadlines.running.add(self)
+        if self.deadlines.timer is None:
+            self.deadlines.set_timer()
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        """Stop the time, and raise the reason of an interruption."""
+        self.deadlines.running.discard(self)
+        self.seconds_left = self._due - monotonic_seconds()
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        interrupted, self._interrupted = self._interrupted, None
+        if interrupted is None or not isinstance(error, asyncio.CancelledError):
+            return
+        if self._task.uncancel() <= self._cancelled_before:
+            raise interrupted from error
+
+    def check(self, now: float) -> None:
+        """Interrupt the block at its deadline; at the second check, start to watch the client."""
+        if now >= self._due:
+            self._interrupt(DatabaseUnavailable())
+        elif not self._is_new and self.receive is not None and self._watching is None:
+            self._watching = asyncio.create_task(self._watch(self.receive))
+        self._is_new = False
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass  # the body of the request is ignored
+        self._interrupt(error_responses.ClientDisconnected())
+
+    def _interrupt(self, error: TenantryError) -> None:
+        if self._interrupted is None:
+            self._interrupted = error
+            self._task.cancel()
+
+
+class Deadlines:
+    """Checks the blocks of all requests.
+
+    One timer checks them, because a timer for each would cost as much as a short request. So a
+    deadline is exact to `CHECK_SECONDS`.
+
+    Attributes:
+        running: The deadlines whose time runs.
+        timer: Set while there is one.
+    """
+
+    def __init__(self) -> None:
+        self.running: set[Deadline] = set()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def set_timer(self) -> None:
+        """Check the deadlines after `CHECK_SECONDS`, until none is running."""
+        self.timer = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check)
+
+    def _check(self) -> None:
+        self.timer = None
+        now = monotonic_seconds()
+        for one in self.running:
+            one.check(now)
+        if self.running:
+            self.set_timer()
 
 
 class RequestState:
@@ -85,8 +192,13 @@ class RequestState:
             cause = explain(error.__cause__) if isinstance(error.__cause__, Exception) else ""
             _log.warning("unavailable", request_id=self.request_id, cause=cause)
 
-    def entry(self, status: int) -> AccessEntry:
-        """Return the line of the access log: `error` is a bug, `warning` an unavailable service."""
+    def end(self, status: int) -> AccessEntry:
+        """Release the memory of the body, and return the line of the access log.
+
+        Its level `error` means a bug, and `warning` an unavailable service.
+        """
+        if self.reserved is not None and self.reserved.taken:
+            self.reserved.release()
         level = "info"
         if status >= SERVER_ERROR:
             level = "error" if status == SERVER_ERROR else "warning"

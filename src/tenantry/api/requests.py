@@ -22,7 +22,7 @@ from tenantry.api.error_responses import (
     HttpError,
     UnsupportedMediaType,
 )
-from tenantry.api.http.body_memory import BodyReservation
+from tenantry.api.http.body_memory import UNCOUNTED_BYTES, BodyReservation
 from tenantry.api.http.protocol import received_at_once
 from tenantry.api.streaming import Receive
 from tenantry.kit.errors import Invalid
@@ -166,10 +166,14 @@ async def read_body(
         TooManyBodies: There is no memory for it.
         UnsupportedMediaType: There is a body, and it is not plain JSON by its headers.
     """
+    announced, is_json = _form_of(headers)
     body = received_at_once(receive)
     if body is None:
         # First check the headers: reading the body sends `100 Continue`.
-        _check_announced(endpoint, headers)
+        if announced > endpoint.body_bytes_max:
+            raise BodyTooLarge
+        if announced and not is_json:
+            raise UnsupportedMediaType
         try:
             async with asyncio.timeout(limits.seconds_max):
                 body = await _read_parts(receive, endpoint.body_bytes_max, reserved, limits)
@@ -177,9 +181,9 @@ async def read_body(
             raise BodyTooSlow from error
     elif len(body) > endpoint.body_bytes_max:
         raise BodyTooLarge
-    else:
+    elif len(body) > UNCOUNTED_BYTES:
         reserved.grow(len(body))
-    if body and not _is_json(headers):
+    if body and not is_json:
         raise UnsupportedMediaType
     return body
 
@@ -304,30 +308,23 @@ async def _read_parts(
         part = message.get("body", b"")
         if len(body) + len(part) > bytes_max:
             raise BodyTooLarge
-        reserved.grow(len(part))
         body += part
+        if len(body) > UNCOUNTED_BYTES:
+            reserved.grow(len(body))
         if not message.get("more_body", False):
             return bytes(body)
 
 
-def _check_announced(endpoint: Endpoint, headers: RawHeaders) -> None:
-    announced = 0
+def _form_of(headers: RawHeaders) -> tuple[int, bool]:
+    """Return the content length of a request, 0 if it has none, and whether its body is JSON."""
+    announced, is_json = 0, True
     for name, value in headers:
         # The parser keeps blanks at the end.
         if name == b"content-length" and value.strip().isdigit():
             announced = int(value)
-    if announced > endpoint.body_bytes_max:
-        raise BodyTooLarge
-    if announced and not _is_json(headers):
-        raise UnsupportedMediaType
-
-
-def _is_json(headers: RawHeaders) -> bool:
-    is_json = True
-    for name, value in headers:
-        if name == b"content-type":
+        elif name == b"content-type":
             is_json &= value.partition(b";")[0].strip().lower() == b"application/json"
         # No coding is supported (RFC 9110, section 8.4).
         elif name == b"content-encoding":
             is_json &= value.strip().lower() in {b"", b"identity"}
-    return is_json
+    return announced, is_json

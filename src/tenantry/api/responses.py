@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from email.utils import format_datetime
+from functools import lru_cache
 from http import HTTPStatus
 from types import AsyncGeneratorType
 from typing import Any
 
 import structlog
 
+from tenantry.access.identify import Identity
+from tenantry.access.rate_limits import WINDOW_SECONDS, Quota
 from tenantry.api import envelope
 from tenantry.api.caching import cache_headers
 from tenantry.api.endpoints import Endpoint
@@ -23,6 +27,7 @@ from tenantry.api.envelope import (
     Answer,
     Headers,
     Reply,
+    encode,
 )
 from tenantry.api.http.protocol import sent_at_once
 from tenantry.api.request_state import RequestState
@@ -40,6 +45,7 @@ from tenantry.api.streaming import (
     send_body,
     while_admitted,
 )
+from tenantry.catalog.credentials import ApiKey
 from tenantry.kit.errors import Forbidden, Unauthenticated, Unavailable
 from tenantry.kit.negotiation import accepts_gzip
 from tenantry.schemas.base import ZipFile
@@ -49,16 +55,18 @@ _log = structlog.get_logger(__name__)
 
 def represent(endpoint: Endpoint, data: Any) -> Answer:
     """Return the response of an endpoint with *data*."""
+    status: int = endpoint.status
+    more: Headers = []
     if isinstance(data, Reply):
-        build = envelope.bare if endpoint.is_bare else envelope.success
-        answer = build(data.data, status=data.status)
-        answer.headers.extend(data.headers)
-        return answer
+        data, status, more = data.data, data.status, data.headers
+    elif endpoint.response is None and not endpoint.is_bare:
+        return envelope.done(endpoint.message, status=status)
     if endpoint.is_bare:
-        return envelope.bare(data)
-    if endpoint.response is None:
-        return envelope.done(endpoint.message, status=endpoint.status)
-    return envelope.success(data, status=endpoint.status)
+        answer = envelope.bare(data, status=status)
+        answer.headers.extend(more)
+        return answer
+    body = b'{"success":true,"data":' + encode(data) + b"}"
+    return Answer(status, body, [JSON, *more])
 
 
 async def streamed_answer(
@@ -153,6 +161,12 @@ async def send_answer(send: Send, receive: Receive, answer: Answer, request: Req
         ),
         (b"x-request-id", request.request_id.encode()),
     ]
+    if request.quota is not None:
+        headers += _rate_limit(request.quota)
+    if isinstance(request.caller, Identity):
+        key = request.caller.api_key
+        if request.ctx is not None and key is not None and key.replaced_at is not None:
+            headers += _deprecation(key)
     # A 304 has no Content-Length: it would be that of the body that is not sent (RFC 9110, 8.6).
     if isinstance(body, bytes) and answer.status != HTTPStatus.NOT_MODIFIED:
         headers.append((b"content-length", str(len(body)).encode()))
@@ -182,3 +196,28 @@ async def _send_chunks(
         elif not isinstance(error, Unauthenticated | Forbidden):
             _log.exception("response aborted", request_id=request.request_id)
         raise ResponseAborted from None
+
+
+def _deprecation(key: ApiKey) -> Headers:
+    """Return the deprecation headers, if the API key was rotated (RFC 9745, RFC 8594)."""
+    if key.replaced_at is None or key.expires_at is None:
+        return []
+    since = f"@{int(key.replaced_at.timestamp())}"
+    until = format_datetime(key.expires_at, usegmt=True)
+    return [(b"deprecation", since.encode()), (b"sunset", until.encode())]
+
+
+def _rate_limit(quota: Quota) -> Headers:
+    """Return the rate limit headers.
+
+    Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4: q and w are the quota and
+    its window in seconds, r is the remaining quota, t the seconds until it is reset.
+    """
+    left = f'"{quota.policy}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
+    return [_policy(quota.policy, quota.per_window), (b"ratelimit", left.encode())]
+
+
+@lru_cache(maxsize=1_024)
+def _policy(name: str, per_window: int) -> tuple[bytes, bytes]:
+    policy = f'"{name}";q={per_window};w={WINDOW_SECONDS}'
+    return b"ratelimit-policy", policy.encode()

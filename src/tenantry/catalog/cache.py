@@ -41,6 +41,8 @@ class CatalogCache:
 
     Attributes:
         generation: Changes whenever the cache is cleared.
+        fresh_until: Until when the last check of the epoch is recent enough, by the monotonic
+            clock. Every request compares it.
     """
 
     def __init__(self, session: CatalogSession, pace: Pace = PACE) -> None:
@@ -49,7 +51,7 @@ class CatalogCache:
         self._values: dict[Hashable, Any] = {}
         self.generation = 0
         self._row: CatalogRow | None = None
-        self._checked_at = float("-inf")
+        self.fresh_until = float("-inf")
 
     @property
     def catalog_id(self) -> UUID:
@@ -60,12 +62,11 @@ class CatalogCache:
     @property
     def is_fresh(self) -> bool:
         """Whether the last check of the epoch is recent enough."""
-        return monotonic_seconds() - self._checked_at < self._pace.fresh_seconds
+        return monotonic_seconds() < self.fresh_until
 
     def find(self, key: Hashable) -> Any | None:
         """Return the value of *key* if it is cached and the cache is fresh."""
-        is_fresh = monotonic_seconds() - self._checked_at < self._pace.fresh_seconds
-        return self._values.get(key) if is_fresh else None
+        return self._values.get(key) if self.is_fresh else None
 
     async def get(
         self, key: Hashable, read: Callable[[CatalogSession], Awaitable[Value | None]]
@@ -99,7 +100,7 @@ class CatalogCache:
         assert row is not None, "the first revision writes it"
         if row != self._row or not self.is_fresh:
             self.clear()
-        self._row, self._checked_at = row, checked_at
+        self._row, self.fresh_until = row, checked_at + self._pace.fresh_seconds
 
     async def keep_checking(self) -> None:
         """Check the epoch every `Pace.check_seconds` until cancelled."""

@@ -1,11 +1,11 @@
-"""The door of the console: an ASGI application that serves its files, and forwards the rest.
+"""The door of the console: serves its files, in front of the API.
 
 The console has no private endpoints. Its pages call the HTTP API with the
 token of the signed-in admin, so they show what `curl` shows. So the files are public, and this
 door uses neither credentials nor databases.
 """
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope, Send
 
 from tenantry.console.files import PAGES, PREFIX, START, File, find, read_files
 from tenantry.kit.access_log import AccessEntry, AccessLog
@@ -49,25 +49,22 @@ NOT_TAKEN_HEADERS: Headers = [
 
 
 class Console:
-    """Answers for the console's files, and passes other requests on to *app*."""
+    """Serves the console's files."""
 
-    def __init__(self, app: ASGIApp, access_log: AccessLog, metrics: Metrics) -> None:
-        self._app = app
+    def __init__(self, access_log: AccessLog, metrics: Metrics) -> None:
         self._access_log = access_log
         self._metrics = metrics
         read_files()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI)."""
+    async def respond(self, scope: Scope, send: Send) -> bool:
+        """Send the response to a request (ASGI), and return True; False if it is not for a file."""
         path = scope["raw_path"].decode("latin-1")
         if not path.startswith(PREFIX) and path not in PAGES:
-            await self._app(scope, receive, send)
-            return
+            return False
         file, is_kept = find(path)
         # For an API client there is nothing at the root; a browser gets links.
         if file is None or (path == START and not accepts_html(scope["headers"])):
-            await self._app(scope, receive, send)
-            return
+            return False
         began = monotonic_seconds()
         method: str = scope["method"]
         status, headers, body = _answer(file, method, scope["headers"], is_kept=is_kept)
@@ -76,6 +73,7 @@ class Console:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
         self._note(request_id, method, status, (monotonic_seconds() - began) * 1000)
+        return True
 
     def _note(self, request_id: str, method: str, status: int, ms: float) -> None:
         # A HEAD is a GET without its body, and is counted as the API counts it.

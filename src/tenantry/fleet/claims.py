@@ -114,7 +114,7 @@ class Claims:
         while True:
             self._hinted.clear()
             count = await self._claim()
-            if not count or not any(queue.waiting for queue in self._queues.values()):
+            if not count or not any(queue.is_short for queue in self._queues.values()):
                 await self._rest()
 
     def reset(self) -> None:
@@ -213,7 +213,7 @@ class Claims:
     async def _claim_on(self, server_name: str, runs_of: list[tuple[Progress, ActiveRun]]) -> int:
         """Claim tenants of a server: of the next run, in turn; or a few of each new run."""
         queue = self._queue_of(server_name)
-        if not queue.waiting:
+        if not queue.is_short:
             queued = queue.runs
             new = [one for one in runs_of if one[0].id not in queued]
             return sum([await self._claim_of(*one, server_name, CLAIM_MIN) for one in new])

@@ -46,19 +46,23 @@ class McpTokenEnded(Unauthenticated):
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What an operation requires in addition to the level of access.
+    """What an operation requires of a caller with verified credentials.
 
     Attributes:
         scope: The scope that an McpToken must have.
         module: The module that must be active for the tenant.
         writes: Whether it writes to the tenant's data: a read-only tenant rejects it.
         adds: Whether it adds content: it is rejected when the storage is full.
+        requires_session: Whether any McpToken is rejected.
+        admits_deleted_user: Whether the operation itself reports a deleted user.
     """
 
     scope: Scope | None = None
     module: str | None = None
     writes: bool = False
     adds: bool = False
+    requires_session: bool = False
+    admits_deleted_user: bool = False
 
 
 class TenantContext(OperationContext, frozen=True, kw_only=True):
@@ -110,10 +114,7 @@ async def admit(
     databases: TenantDatabases,
     identity: Identity,
     requirements: Requirements,
-    *,
     kind: type[Ctx],
-    requires_session: bool = False,
-    admits_deleted_user: bool = False,
 ) -> Ctx:
     """Return the context of a caller who may perform an operation.
 
@@ -124,15 +125,13 @@ async def admit(
         requirements: What the operation requires.
         kind: The type of the context. `PersonContext` and `UnconfirmedContext` require a user who
             acts; the latter leaves the check of the user's row to the operation.
-        requires_session: Whether an McpToken is rejected.
-        admits_deleted_user: Whether the operation itself reports a deleted user.
 
     Raises:
         Unauthenticated: The session has ended, or the user was deleted.
         Forbidden: The credentials are valid and do not suffice.
         TenantReadOnly, DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
     """
-    if requires_session and identity.claims is None:
+    if requirements.requires_session and identity.claims is None:
         raise SignInRequired
     if kind is not TenantContext and identity.user_id is None:
         raise PersonRequired
@@ -140,7 +139,7 @@ async def admit(
         require(identity, requirements)
     database = await databases.open(identity.tenant, writes=requirements.writes)
     if kind is not UnconfirmedContext:
-        is_admitted = admits_deleted_user and identity.claims is not None
+        is_admitted = requirements.admits_deleted_user and identity.claims is not None
         await _confirm(identity, database, rejects_deleted=not is_admitted)
     return kind(
         request_id=ctx.request_id,

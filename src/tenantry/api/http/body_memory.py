@@ -60,25 +60,21 @@ class BodyReservation(msgspec.Struct):
     Attributes:
         pool: The pool.
         sender: Whose share of it is taken.
-        arrived: Bytes of the body.
         taken: Bytes of the pool.
     """
 
     pool: BodyMemory
     sender: object
-    arrived: int = 0
     taken: int = 0
 
-    def grow(self, size: int) -> None:
-        """Count *size* bytes that have arrived.
+    def grow(self, arrived: int) -> None:
+        """Count the body when *arrived* bytes of it are there: more than `UNCOUNTED_BYTES`.
 
         Raises:
             TooManyBodies: There is no memory for them.
         """
-        self.arrived += size
-        if self.arrived > UNCOUNTED_BYTES:
-            self.pool.take(self.sender, self.arrived - self.taken)
-            self.taken = self.arrived
+        self.pool.take(self.sender, arrived - self.taken)
+        self.taken = arrived
 
     def release(self) -> None:
         """Give back what was taken."""
