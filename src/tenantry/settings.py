@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tenantry.kit import setting_types
 from tenantry.kit.errors import Invalid
+from tenantry.kit.hook_settings import Hooks
 from tenantry.kit.secrets import fault_of_secret_key
 from tenantry.kit.server_settings import DatabaseUrl, TenantServer, TenantServers
 
@@ -197,6 +198,7 @@ class Settings(BaseSettings):
     wave_check_seconds: float = Field(
         300, gt=0, le=3600, description="How long the check may take; then it has failed."
     )
+    hooks: Hooks = Field({})
     migration_driver: str = Field(
         "psycopg",
         pattern=r"^[a-z][a-z0-9_]{0,31}$",

@@ -1,5 +1,6 @@
 """Every setting says what it does, and a wrong one stops the start with one line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,14 @@ ANY_TEXT = {
     "PG_TOOLS",
     "TENANT_MIGRATIONS",
 }
+
+
+def _hooks_of(**values: object) -> list[str]:
+    """Return a setting with one target that is valid without *values*."""
+    valid = {"url": "https://a.example.com/", "secret": f"whsec_{'QUJD' * 8}"}
+    return [json.dumps({"ops": valid | values})]
+
+
 WRONG = {
     "AUDIT_DAYS": ["-1", "36501", "long"],
     "JOB_CONCURRENCY": ["-1", "65", "many"],
@@ -37,6 +46,35 @@ WRONG = {
     "LOGIN_ACCOUNT_HOURLY": ["0", "1000001", "x"],
     "LOGIN_ADDRESS_MINUTELY": ["0", "1000001", "x"],
     "LOGIN_TRIES": ["0", "101", "x"],
+    "HOOKS": [
+        "{",
+        "[]",
+        "[" * 100_000,
+        json.dumps({f"h{number}": {"url": "https://a", "format": "slack"} for number in range(17)}),
+        '{"Ops": {"url": "https://a.example.com", "format": "slack"}}',
+        '{"ops": "https://a.example.com"}',
+        '{"ops": {"url": "https://a.example.com"}}',
+        '{"ops": {"format": "slack"}}',
+        *_hooks_of(url="http://a.example.com"),
+        *_hooks_of(url="http://10.0.0.1"),
+        *_hooks_of(url="ftp://a.example.com"),
+        *_hooks_of(url="https://ada:secret@a.example.com"),
+        *_hooks_of(url="https://a.example.com:99999"),
+        *_hooks_of(url="https://a.example.com/a b"),
+        *_hooks_of(url="https://a.example.com/\r\nx: y"),
+        *_hooks_of(url="https://a.example.com/#a"),
+        *_hooks_of(url=f"https://a.example.com/{'a' * 2_048}"),
+        *_hooks_of(secret="whsec_short"),
+        *_hooks_of(secret="0123456789abcdef0123456789abcdef"),
+        *_hooks_of(secret=f"whsec_{'QUJD' * 22}"),
+        *_hooks_of(secret_file="/etc/hostname"),  # and a secret
+        *_hooks_of(secret="", secret_file="/missing"),
+        *_hooks_of(events=[]),
+        *_hooks_of(events=["run.paused"]),
+        *_hooks_of(format="teams"),
+        *_hooks_of(allow_http="perhaps", url="http://a.example.com"),
+        *_hooks_of(headers={"authorization": "x"}),
+    ],
     "FREE_SPACE_MARK": ["-1", "91%", "1.5GB", "5 percent", "2000TB"],
     "METRICS_PORT": ["-1", "65536", "x"],
     "MIGRATION_DRIVER": ["Psycopg", "psycopg 2", "a" * 33, "../x"],
