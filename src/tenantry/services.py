@@ -20,7 +20,7 @@ from tenantry.access.signing import SigningKeys, secret_of
 from tenantry.access.tokens import Tokens
 from tenantry.backup.copying import Copying
 from tenantry.backup.opening import backups_of
-from tenantry.catalog import audit, jobs, password_attempts, stored_plans, tenant_counts
+from tenantry.catalog import audit, jobs, outbox, password_attempts, stored_plans, tenant_counts
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.catalog.pace import PACE, Pace
@@ -69,6 +69,7 @@ from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.storage import Storage
 from tenantry.tenant.stream import streams_of
+from tenantry.work.delivery import Deliveries
 from tenantry.work.heartbeat import Heartbeat
 from tenantry.work.ledger import Ledger
 from tenantry.work.queue import Queue
@@ -110,6 +111,7 @@ class Services:
     copying: Copying
     queue: Queue
     job_worker: JobWorker
+    deliveries: Deliveries
     migrator: Migrator
     passwords: Passwords
     throttle: Throttle
@@ -152,6 +154,8 @@ async def open_services(
             yield services
             if changes:
                 await services.worker.stop()
+            if works:
+                await services.deliveries.drain()
         if changes:
             await services.usage.write()
             await services.sign_ins.write()
@@ -218,6 +222,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         copying=copying,
         queue=queue,
         job_worker=job_worker,
+        deliveries=Deliveries(catalog, heartbeat.worker_id, settings.hooks, pace=pace),
         migrator=migrator,
         passwords=passwords,
         throttle=Throttle(catalog, limits_of(settings), metrics),
@@ -293,6 +298,8 @@ async def _background(services: Services, *, works: bool, changes: bool) -> Asyn
             partial(_prune_tenants, services),
             partial(keep_reading, services.catalog, services.streams, services.metrics),
         )
+        if services.settings.hooks:
+            works_on.append(services.deliveries.work)
         if services.settings.job_concurrency:
             works_on.append(services.job_worker.work)
     tasks = [asyncio.create_task(_keep(work)) for work in works_on]
@@ -326,6 +333,7 @@ async def _keep_house(services: Services) -> None:
             await services.fleet.remove_unplanned()
             await services.deletion.purge_expired(system_context("housekeeping"))
             await stored_plans.prune(services.catalog, now=utc_now())
+            await outbox.prune(services.catalog, now=utc_now())
             await jobs.prune(services.catalog, before=utc_now() - JOBS_KEPT)
             await services.usage.write()
             await services.sign_ins.write()

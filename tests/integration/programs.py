@@ -22,6 +22,10 @@ ROOT = Path(__file__).parents[2]
 LINE_SECONDS_MAX = 30
 
 
+def _text(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+
 class Program:
     """A program that runs."""
 
@@ -65,13 +69,10 @@ async def running(
         arguments: Of the program.
         waits: It loads, and waits for `Program.begin`.
     """
-    values = {
-        key: value.get_secret_value() if isinstance(value, SecretStr) else value
-        for key, value in settings.model_dump(exclude_unset=True).items()
-    }
+    values = settings.model_dump(exclude_unset=True)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "tests.integration.programs", name, json.dumps(values, default=str)),
+        *("-m", "tests.integration.programs", name, json.dumps(values, default=_text)),
         *map(str, arguments),
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,

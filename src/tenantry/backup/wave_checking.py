@@ -41,4 +41,4 @@ async def undo(copying: Copying, job: Job) -> None:
     """Let the run show why its check has failed. It holds until a person decides."""
     if job.error not in INTERRUPTIONS:  # else the check is repeated
         async with copying.catalog.begin() as session:
-            await holds.check_failed(session, job)
+            await holds.check_failed(session, copying.catalog.subscribed, job)

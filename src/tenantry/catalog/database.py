@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, NewType
 from uuid import UUID
 
@@ -9,6 +10,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog import audit
 from tenantry.catalog.cache import CatalogCache
+from tenantry.catalog.outbox import Subscribed
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.session import CatalogKind, CatalogSession
 from tenantry.catalog.tables import catalog
@@ -38,6 +40,7 @@ class Catalog(Database[CatalogKind]):
         synchronous: ``FULL`` or ``NORMAL``, on SQLite.
         statement_seconds: The deadline of each statement.
         pace: How often the cache is checked.
+        subscribed: The events that each target of notifications gets, by its name.
     """
 
     def __init__(
@@ -49,7 +52,9 @@ class Catalog(Database[CatalogKind]):
         synchronous: str,
         statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
         pace: Pace = PACE,
+        subscribed: Subscribed = MappingProxyType({}),
     ) -> None:
+        self.subscribed = subscribed
         connect, most = single_connector(
             url,
             connections_max=connections_max,

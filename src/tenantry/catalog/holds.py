@@ -1,20 +1,18 @@
-"""Why runs are holding: after a wave, or because no process has the files of their plan.
+"""Runs that hold after a wave, until a person or the operator's check continues them.
 
 A run that holds after a wave has no item that may start: those of its next wave wait. So no process
 works on it, and it costs the others nothing.
 """
 
-from typing import Any
-from uuid import UUID
-
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import job_queue
+from tenantry.catalog import job_queue, notices
 from tenantry.catalog.job_queue import WAVE, JobOptions
 from tenantry.catalog.job_states import Job, JobState
+from tenantry.catalog.outbox import Subscribed
 from tenantry.catalog.runs import Progress
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.tables import migration_run
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.clock import utc_now
@@ -26,15 +24,12 @@ CHECKER = "wave check"
 _run = migration_run.c
 _reason = sa.bindparam("reason", type_=sa.String)
 _is_run = _run.id == sa.bindparam("run")
-_NOTE = Statement[Any](
-    sa.update(migration_run)
-    .values(held_reason=_reason)
-    .where(_is_run, _run.held_reason.is_distinct_from(_reason))
-)
-_NOTE_CHECK = Statement[Any](
+_NOTE_CHECK = Statement(
     sa.update(migration_run)
     .values(check_error=_reason)
     .where(_is_run, _run.holding_wave == sa.bindparam("wave"))
+    .returning(_run.id),
+    RowId,
 )
 # Those that only a process with other files can continue come last, so that they never keep others
 # from being read.
@@ -74,13 +69,15 @@ async def began(session: CatalogSession, run: Progress) -> None:
         await job_queue.add(session, [job])
 
 
-async def check_failed(session: CatalogSession, job: Job) -> None:
-    """Store why the check of a run has failed, if the run still holds after that wave."""
+async def check_failed(session: CatalogSession, subscribed: Subscribed, job: Job) -> None:
+    """Store why the check of a run has failed, if the run still holds after that wave.
+
+    Targets are notified.
+    """
     options = msgspec.json.decode(job.options or "", type=JobOptions)
     reason = f"The check has failed: {job.error}"
-    await session.execute(_NOTE_CHECK, run=options.run_id, wave=options.wave, reason=reason)
-
-
-async def note(session: CatalogSession, run_id: UUID, reason: str | None) -> None:
-    """Store why no process works on a run with a plan; None when one does."""
-    await session.execute(_NOTE, run=run_id, reason=reason)
+    noted = await session.fetch_one(
+        _NOTE_CHECK, run=options.run_id, wave=options.wave, reason=reason
+    )
+    if noted is not None:
+        await notices.left_to_person(session, subscribed, noted.id, now=utc_now())

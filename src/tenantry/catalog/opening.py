@@ -28,6 +28,7 @@ def open_catalog(settings: Settings, pace: Pace = PACE) -> Catalog:
         synchronous=settings.sqlite_synchronous,
         statement_seconds=settings.statement_timeout_s,
         pace=pace,
+        subscribed={name: one.events for name, one in settings.hooks.items()},
     )
 
 

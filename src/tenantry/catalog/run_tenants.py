@@ -16,7 +16,8 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import holds, progress
+from tenantry.catalog import holds, notices, progress
+from tenantry.catalog.outbox import Notice
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.runs import (
     CANCELLED,
@@ -49,11 +50,13 @@ class Recorded(msgspec.Struct, frozen=True):
         states: The states of the written items.
         runs: The progress of their runs, including runs of which no item was written.
         ended: The runs that have ended with these items.
+        notices: What is to be told of the runs, in the same transaction.
     """
 
     states: list[str]
     runs: list[Progress]
     ended: list[Progress]
+    notices: Sequence[Notice] = ()
 
 
 class _Number(msgspec.Struct, frozen=True):
@@ -184,15 +187,17 @@ async def record(
     written: list[Outcome] = []
     moved: list[Progress] = []
     ended: list[Progress] = []
+    told: list[Notice] = []
     for before in locked:
         own, after = await _end(session, before, by_run[before.id], worker_id, opened_max)
         written += own
         moved.append(after)
+        told += notices.of_run(before, after, own)
         if own and after.finished_at is not None:
             ended.append(after)
     attempts = {one.item.tenant_id: _attempt(one) for one in written if one.item.is_attempted}
     await session.execute_many(_SET_ATTEMPT, [attempts[one] for one in sorted(attempts)])
-    return Recorded([one.item.state for one in written], moved, ended)
+    return Recorded([one.item.state for one in written], moved, ended, told)
 
 
 async def stop(session: CatalogSession, run_id: UUID, *, reason: str = CANCELLED) -> bool:
@@ -263,7 +268,8 @@ async def close_batch(
     )
     await _move(session, after)
     ended = [] if after.finished_at is None else [after]
-    return Recorded([MigrationState.FAILED.value] * count, [after], ended)
+    states = [MigrationState.FAILED.value] * count
+    return Recorded(states, [after], ended, notices.of_run(before, after))
 
 
 async def _lock(session: CatalogSession, run_id: UUID) -> Progress:

@@ -376,3 +376,27 @@ job = sa.Table(
     sa.Index("ix_job_finished_at", "finished_at"),
     sa.Index("ix_job_tenant_id", "tenant_id", "id"),
 )
+
+# A notification of one target in the settings; the newest are kept after their end. Its id is the
+# `webhook-id`, and the payload is what is sent.
+notification = sa.Table(
+    "notification",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("target", sa.String, nullable=False),
+    sa.Column("event", sa.String, nullable=False),
+    sa.Column("payload", sa.String, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("state", sa.String, nullable=False),
+    # Two processes that notice the same fact have the same key.
+    sa.Column("key", sa.String, nullable=True),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    # Of the last attempt: when, and its result.
+    sa.Column("attempted_at", Instant, nullable=True),
+    sa.Column("result", sa.String, nullable=True),
+    # Not before this time of the database's clock.
+    sa.Column("next_at_ms", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("worker_id", sa.Uuid, nullable=True),
+    sa.UniqueConstraint("target", "key"),
+    sa.Index("ix_notification_target", "target", "state", "id"),
+)

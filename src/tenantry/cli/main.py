@@ -45,6 +45,11 @@ COMMANDS = (
         reading="tenantry.cli.drift_reading",
     ),
     DeferredCommand(
+        "hooks",
+        "Show and test the targets of notifications.",
+        "tenantry.cli.hooks",
+    ),
+    DeferredCommand(
         "collation",
         "Rebuild indexes after an upgrade of the libraries that sort text.",
         "tenantry.cli.collations",

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from tenantry.catalog import holds, run_tenants, runs, stored_plans, workers
+from tenantry.catalog import notices, run_tenants, runs, stored_plans, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.run_tenants import MigrationRunEnded
@@ -19,7 +19,7 @@ from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, Progress
 from tenantry.catalog.stored_plans import PlanNotFound
 from tenantry.fleet.approval import file_changes, summary
 from tenantry.fleet.in_flight import InFlight
-from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.migration.project_files import TooManyFiles
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import BadStream, Streams
@@ -200,7 +200,7 @@ class ActiveRuns:
             self._runs.move_to_end(run.id)
             active.update(run)
             if run.held_reason is not None and active.is_known:
-                await holds.note(catalog, run.id, None)
+                await notices.hold(catalog, catalog.subscribed, run.id, None, now=utc_now())
         return active
 
     async def _join(self, run: Progress, catalog: Catalog) -> ActiveRun | None:
@@ -250,7 +250,9 @@ async def _hold(
         changes = error.message
     else:
         changes = summary(file_changes(planned or {}, found))
-    await holds.note(catalog, run_id, f"{HELD} {changes}")
+    reason = f"{HELD} {changes}"
+    async with catalog.begin() as session:
+        await notices.hold(session, catalog.subscribed, run_id, reason, now=utc_now())
 
 
 async def _is_known_elsewhere(catalog: Catalog, run_id: UUID, *, within_seconds: float) -> bool:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import holds, plans, run_claims, run_tenants, workers
+from tenantry.catalog import holds, outbox, plans, run_claims, run_tenants, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import Recorded
@@ -142,9 +142,10 @@ class Claims:
         Raises:
             DatabaseUnavailable: Some tenants may not have been ended.
         """
-        async with self._catalog.begin() as session:
-            limit = self._pace.closed_max
-            recorded = await run_tenants.close_batch(session, run_id, now=utc_now(), limit=limit)
+        catalog, limit, now = self._catalog, self._pace.closed_max, utc_now()
+        async with catalog.begin() as session:
+            recorded = await run_tenants.close_batch(session, run_id, now=now, limit=limit)
+            await outbox.add(session, catalog.subscribed, recorded.notices, now=now)
         self._closed(recorded)
         has_more = len(recorded.states) == limit
         if has_more:

@@ -13,7 +13,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
-from tenantry.catalog import audit, durations, plans, run_tenants, runs, stored_plans, waves
+from tenantry.catalog import (
+    audit,
+    durations,
+    notices,
+    plans,
+    run_tenants,
+    runs,
+    stored_plans,
+    waves,
+)
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.runs import MigrationRun, RunContinues
@@ -197,6 +206,7 @@ class Fleet:
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
         await audit.LOG.add(session, ctx, "migration-run.start", target)
+        await notices.run_begins(session, self._catalog.subscribed, run_id, now=ctx.now)
 
     async def remove_unplanned(self) -> None:
         """Remove the runs that were not planned to the end: of this process, or of a dead one.

@@ -11,6 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Protocol
 
 import structlog
 
@@ -54,12 +55,20 @@ class _Losses:
     count: int = 0
 
 
+class Announce(Protocol):
+    """Makes it known that a server is away, or is back."""
+
+    async def __call__(self, server_name: str, *, is_away: bool) -> None:
+        """Do so."""
+
+
 class Outages:
     """The tenant servers that are away.
 
     Args:
         patience_seconds: How long the tenants of a server that is away wait.
         returned: Called when a server answers again.
+        announce: Called in the background with a server, and whether that is away, or is back.
     """
 
     def __init__(
@@ -68,10 +77,12 @@ class Outages:
         *,
         patience_seconds: float,
         returned: Callable[[], None],
+        announce: Announce,
     ) -> None:
         self._databases = databases
         self._patience = patience_seconds
         self._returned = returned
+        self._announce = announce
         self._since: dict[str, float] = {}
         self._full: set[str] = set()
         self._found = asyncio.Event()
@@ -150,11 +161,13 @@ class Outages:
         return self.is_away(name)
 
     async def _await_return(self, name: str) -> None:
+        await self._announce(name, is_away=True)
         for tries in itertools.count(1):
             await asyncio.sleep(
                 backoff_seconds(PROBE_PAUSE_SECONDS, tries, longest=PROBE_PAUSE_SECONDS_MAX)
             )
             if await self.has_returned(name):
+                await self._announce(name, is_away=False)
                 return
 
     async def _error_of(self, name: str) -> ServerAway | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 import structlog
 
-from tenantry.catalog import run_claims, run_tenants
+from tenantry.catalog import outbox, run_claims, run_tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_claims import Returned
@@ -109,6 +109,8 @@ class OutcomeWriter:
                         session, ended, worker_id, opened_max=self._pace.opened_max
                     )
                     await run_claims.give_back(session, returned, worker_id)
+                    told, subscribed = recorded.notices, self._catalog.subscribed
+                    await outbox.add(session, subscribed, told, now=utc_now())
             except DatabaseUnavailable as error:
                 self._blocked_at = self._blocked_at or monotonic_seconds()
                 _log.warning(

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import run_claims
+from tenantry.catalog import notices, outbox, run_claims, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.run_claims import Returned
@@ -86,6 +86,7 @@ class Worker:
             databases,
             patience_seconds=patience_seconds,
             returned=lambda: self._claims.hint(),  # noqa: PLW0108 - they are created below
+            announce=self._announce,
         )
         self._claims = Claims(
             catalog,
@@ -279,6 +280,22 @@ class Worker:
             return _outcome_of(claimed, found, None, started_at)
         applied, position = _names(found, run), str(found.revision)
         return outcomes.not_attempted(item, stop_reason, applied=applied, position=position)
+
+    async def _announce(self, server_name: str, *, is_away: bool) -> None:
+        """Queue that a server is away, or back, unless another process has not reached it, too."""
+        catalog, own = self._catalog, self.worker_id
+        if not catalog.subscribed:
+            return
+        try:
+            async with catalog.begin() as session:
+                others = [one for one in await workers.published(session) if one.id != own]
+                if any(server_name in one.away_since_ms for one in others):
+                    return
+                at_ms = await workers.now_ms(session)
+                notice = notices.of_server(server_name, is_away=is_away, at_ms=at_ms)
+                await outbox.add(session, catalog.subscribed, [notice], now=utc_now())
+        except DatabaseUnavailable as error:
+            _log.warning("server not announced", server=server_name, cause=explain(error))
 
     def _url(self, item: RunTenant) -> str:
         return self._databases.server(item.server_name).url(item.database_name)

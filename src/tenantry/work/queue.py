@@ -10,6 +10,7 @@ import msgspec
 from tenantry.catalog import audit, holds, job_queue, jobs
 from tenantry.catalog.job_queue import BACKUP, MOVE, WAVE, JobOptions
 from tenantry.catalog.job_states import Job, JobState
+from tenantry.catalog.outbox import Subscribed
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
@@ -131,7 +132,7 @@ class Queue:
         async with self.ledger.catalog.begin() as session:
             before = await jobs.get(session, job_id)
             job = await job_queue.cancel(session, job_id, now=ctx.now)
-            await _end_checks(session, [job])
+            await _end_checks(session, self.ledger.catalog.subscribed, [job])
             if not before.is_cancelled:
                 await audit.LOG.add(session, ctx, "job.cancel", job.id, tenant_id=job.tenant_id)
         return job
@@ -141,18 +142,20 @@ class Queue:
         async with self.ledger.catalog.begin() as session:
             ended = await job_queue.cancel_queued(session, now=ctx.now)
             count = len(ended)
-            await _end_checks(session, ended)
+            await _end_checks(session, self.ledger.catalog.subscribed, ended)
             if count:
                 changes: audit_log.Changes = [{"field": "jobs", "old": count, "new": None}]
                 await audit.LOG.add(session, ctx, "job.cancel_queued", "jobs", changes=changes)
         return count
 
 
-async def _end_checks(session: CatalogSession, ended: Sequence[Job]) -> None:
+async def _end_checks(
+    session: CatalogSession, subscribed: Subscribed, ended: Sequence[Job]
+) -> None:
     """Note for the runs that queued jobs would have checked that they were not."""
     for job in ended:
         if job.kind == WAVE and job.finished_at is not None:
-            await holds.check_failed(session, job)
+            await holds.check_failed(session, subscribed, job)
 
 
 def _servers(from_server: str, to_server: str | None) -> audit_log.Changes:
