@@ -8,6 +8,7 @@ import { badge } from "./states.js";
 import { table } from "./table.js";
 import { button, facts, failure, heading, section, shortId, time } from "./widgets.js";
 
+const HOOKS = "/api/admin/hooks";
 const POLL_MS = 5000;
 const MISSING = "This worker has no heartbeat. Others take over what it has claimed.";
 
@@ -37,6 +38,26 @@ const SERVERS = [
   { title: "Away since", cell: (one) => (one.awaySince === null ? "–" : time(one.awaySince)) },
 ];
 
+const TARGETS = [
+  { title: "Target", kind: "name", cell: (one) => one.name },
+  { title: "Sent to", kind: "code", cell: (one) => one.url },
+  {
+    title: "Last attempt",
+    cell: ({ last }) => (last === null ? "–" : time(last.attemptedAt)),
+  },
+  {
+    title: "Result",
+    kind: "wide",
+    cell: ({ last }) =>
+      last !== null && [
+        badge(last.state === "delivered" ? "head" : "failed", last.state),
+        ` ${last.event}: ${last.result}`,
+      ],
+  },
+  { title: "Waiting", kind: "number", cell: (one) => one.queuedCount },
+  { title: "Dropped", kind: "number", cell: (one) => one.droppedCount },
+];
+
 const ERRORS = [
   { title: "When", cell: (one) => time(one.at) },
   { title: "Status", kind: "number", cell: (one) => one.statusCode },
@@ -58,9 +79,13 @@ export async function view({ signal }) {
   const body = el("div", { class: "stack" });
   const trouble = el("div");
   const read = async () => {
-    const [health, isReady] = await Promise.all([get(HEALTH, { signal }), readiness(signal)]);
+    const [health, hooks, isReady] = await Promise.all([
+      get(HEALTH, { signal }),
+      get(HOOKS, { signal }),
+      readiness(signal),
+    ]);
     fill(trouble);
-    draw(body, health, isReady);
+    draw(body, health, hooks.items, isReady);
   };
   await read();
   const timer = setInterval(async () => {
@@ -81,7 +106,7 @@ async function readiness(signal) {
   return response.ok;
 }
 
-function draw(body, health, isReady) {
+function draw(body, health, targets, isReady) {
   const { servers } = health;
   const move = button("Move all tenants…", () => moveAll(servers));
   const silent = health.workers.filter((one) => !one.isAlive);
@@ -102,6 +127,11 @@ function draw(body, health, isReady) {
       "Tenant servers",
       { actions: servers.length > 1 && move },
       table("Tenant servers", SERVERS, servers, "None."),
+    ),
+    section(
+      "Notifications",
+      {},
+      table("Notifications", TARGETS, targets, "TENANTRY_HOOKS has no targets."),
     ),
     section(
       "Recent errors",
