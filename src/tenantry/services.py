@@ -333,7 +333,8 @@ async def _keep_house(services: Services) -> None:
             await services.fleet.remove_unplanned()
             await services.deletion.purge_expired(system_context("housekeeping"))
             await stored_plans.prune(services.catalog, now=utc_now())
-            await outbox.prune(services.catalog, now=utc_now())
+            if services.settings.hooks:
+                await outbox.prune(services.catalog, now=utc_now())
             await jobs.prune(services.catalog, before=utc_now() - JOBS_KEPT)
             await services.usage.write()
             await services.sign_ins.write()

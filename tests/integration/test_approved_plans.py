@@ -12,6 +12,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
+from pydantic import SecretStr
 
 from tenantry.catalog import runs, stored_plans
 from tenantry.catalog.pace import Pace
@@ -22,6 +23,7 @@ from tenantry.fleet import approvals
 from tenantry.fleet.approval import OwnPlan, PlanChanged, PlanExpired, PlanRequired
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.kit.clock import utc_now
+from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.migration.run_scripts import RunScripts
@@ -29,6 +31,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.faults import Faults
+from testkit.hook_endpoint import endpoint
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision
 from tests.integration.gates import Gate, spoil, tenants, until_held, url_of
@@ -365,6 +368,27 @@ class TestRun:
         assert held.held_because is not None
         assert "user:g1_gate is missing; user:g1_gate_ is new." in held.held_because
         assert (counts(run), run.held_because) == ((4, 0), None)
+
+    async def test_that_is_held_is_told_once(self, gated: Settings, gate: Gate, tmp_path: Path):
+        with endpoint() as hooked:
+            hook = Hook(url=SecretStr(hooked.url), format="slack", events=("run.holding",))
+            told = gated.model_copy(update={"hooks": {"ops": hook}})
+            async with quick(told, works=False) as watching:
+                await tenants(watching, 2)
+                gate.build()
+                made = await plan(watching)
+                run_id = await watching.fleet.plan(
+                    system_context("ada"), triggered_by="ada", plan_id=made.id
+                )
+                other = AlembicFolder(tmp_path / "other")
+                other.begin()
+                others = told.model_copy(update={"tenant_migrations": other.path})
+                async with quick(others), quick(others):
+                    await _until_held_because(watching, run_id)
+                    await asyncio.to_thread(hooked.wait_for, 1)
+                    await asyncio.sleep(1.5)  # the other one holds it, too
+        [message] = hooked.messages
+        assert message["text"].startswith(f"Migration run {run_id}: holding: No running process")
 
     async def test_stops_where_a_file_is_replaced_between_two_tenants(
         self, gated: Settings, gate: Gate

@@ -25,6 +25,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 from testkit import raw_sql
+from testkit.hook_endpoint import endpoint
 from testkit.postgres import Server, own_server
 from testkit.revisions import AlembicFolder
 from testkit.toxics import Proxy
@@ -214,6 +215,29 @@ class TestServer:
         assert (meanwhile.success_count, meanwhile.failed_count, servers) == (10, 0, {"default"})
         assert (run.success_count, run.failed_count) == (20, 0)
         assert left == []
+
+    async def test_is_told_once_when_two_processes_notice_it_and_once_when_it_is_back(
+        self, new_settings: Callable[..., Settings], folder: AlembicFolder, away: Server
+    ):
+        with endpoint() as hooked:
+            hook = {"url": hooked.url, "format": "slack", "events": ["server.away", "server.back"]}
+            settings = new_settings(hooks={"ops": hook})
+            async with fleet_of(settings, folder) as fleet, open_services(settings):
+                run_id = await fleet.begin()
+                await fleet.done(run_id, 4)
+                await asyncio.to_thread(away.stop)
+                try:
+                    await asyncio.to_thread(hooked.wait_for, 1)
+                    await asyncio.sleep(3)  # both have published it
+                finally:
+                    await asyncio.to_thread(away.start)
+                await fleet.services.fleet.wait(run_id)
+                await asyncio.to_thread(hooked.wait_for, 2)
+                await asyncio.sleep(2)  # the other one polls
+        assert [one["text"] for one in hooked.messages] == [
+            "Tenant server default is away: its tenants wait.",
+            "Tenant server default is back.",
+        ]
 
     async def test_that_stays_away_fails_its_tenants_with_one_cause(
         self, new_settings: Callable[..., Settings], folder: AlembicFolder, away: Server

@@ -42,6 +42,8 @@ from tenantry.tenant.databases import TenantDatabases
 from tenantry.work.heartbeat import Heartbeat
 
 PROGRAM = f"{socket.gethostname()}, process {os.getpid()}, release {VERSION}"
+# Processes find out within this time that a server is away.
+FOUND_WITHIN_MS = 10_000
 
 _log = structlog.get_logger(__name__)
 
@@ -74,6 +76,7 @@ class Worker:
         pace: Pace = PACE,
     ) -> None:
         self.worker_id = heartbeat.worker_id
+        self._heartbeat = heartbeat
         self._catalog = catalog
         self._databases = databases
         self._migrator = migrator
@@ -282,18 +285,28 @@ class Worker:
         return outcomes.not_attempted(item, stop_reason, applied=applied, position=position)
 
     async def _announce(self, server_name: str, *, is_away: bool) -> None:
-        """Queue that a server is away, or back, unless another process has not reached it, too."""
+        """Queue that a server is away, or back to all processes, unless another one has done so.
+
+        The first process to find it away queues that, and the last one to reach it that it is back:
+        it is the last one that publishes this, and then reads what the others have published.
+        """
         catalog, own = self._catalog, self.worker_id
         if not catalog.subscribed:
             return
         try:
+            if not is_away:
+                await self._heartbeat.beat(self.report())
             async with catalog.begin() as session:
-                others = [one for one in await workers.published(session) if one.id != own]
-                if any(server_name in one.away_since_ms for one in others):
-                    return
-                at_ms = await workers.now_ms(session)
-                notice = notices.of_server(server_name, is_away=is_away, at_ms=at_ms)
-                await outbox.add(session, catalog.subscribed, [notice], now=utc_now())
+                now_ms = await workers.now_ms(session)
+                since_ms = [
+                    one.away_since_ms[server_name]
+                    for one in await workers.published(session)
+                    if one.id != own and server_name in one.away_since_ms
+                ]
+                # Those that find it away at the same time queue it with the same key.
+                if not any(not is_away or ms < now_ms - FOUND_WITHIN_MS for ms in since_ms):
+                    notice = notices.of_server(server_name, is_away=is_away, at_ms=now_ms)
+                    await outbox.add(session, catalog.subscribed, [notice], now=utc_now())
         except DatabaseUnavailable as error:
             _log.warning("server not announced", server=server_name, cause=explain(error))
 
