@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
-from tenantry.api.table import DESCRIPTION, ENDPOINTS
+from tenantry.api.table import ENDPOINTS, description
 from tenantry.cli import recorded
 from tenantry.cli.main import COMMANDS
 from tenantry.cli.printing import output
@@ -63,7 +63,7 @@ CREDENTIALS = {
 def files() -> dict[str, str]:
     """Return the text of every file, by its name."""
     return {
-        "openapi.json": output.json_text(DESCRIPTION),
+        "openapi.json": output.json_text(description()),
         "requests.http": _collection(),
         ".env.example": _settings(),
         "src/tenantry/cli/commands.json": _commands(),
@@ -109,7 +109,7 @@ def _request(endpoint: Endpoint) -> str:
 
 def _query(endpoint: Endpoint) -> str:
     """Return the required parameters; the description has the others."""
-    operation: Any = DESCRIPTION.paths.get(endpoint.path, {}).get(endpoint.method.lower(), {})
+    operation: Any = description().paths.get(endpoint.path, {}).get(endpoint.method.lower(), {})
     required = [
         f"{one['name']}={quote(str(one['example']))}"
         for one in operation.get("parameters", [])

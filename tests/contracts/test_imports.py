@@ -61,6 +61,16 @@ def test_the_head_of_the_catalog_is_known_without_alembic() -> None:
     assert stream.STREAM.head == opening.HEAD
 
 
+def test_the_description_of_the_api_is_not_made_at_the_start() -> None:
+    program = "import tenantry.app, tenantry.api.table as it; print(it.description.cache_info())"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert "currsize=0" in done.stdout
+
+
 def _imported(folder: Path, command: str, status: int = 0) -> set[str]:
     """Run a command in a process, and return the names of the modules that it has imported."""
     done = subprocess.run(

@@ -1,15 +1,17 @@
 """The description of the HTTP API lists every endpoint, and is consistent."""
 
+import re
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 import pytest
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.openapi import describe, statuses
 from tenantry.api.table import ENDPOINTS
-from tenantry.schemas.base import Nothing
+from tenantry.schemas.base import Nothing, Schema
 from testkit.decision_table import level_of
 from testkit.response_form import BARE_PATHS
 
@@ -24,6 +26,68 @@ SECURITY: dict[str, list[set[str]]] = {
     "Public": [{"mcpToken"}, {"apiKey"}],
     "MCP": [{"mcpToken"}, {"bearer"}],
 }
+
+
+# By the end of a member's Python name, a word that its description must have.
+UNITS = {
+    "_bytes": r"\bbytes\b",
+    "_bytes_max": r"\bbytes\b",
+    "_ms": r"\bmilliseconds\b",
+    "_seconds": r"\bseconds\b",
+    "_days": r"\bdays\b",
+}
+
+
+def structs(base: type = msgspec.Struct) -> Iterator[type[msgspec.Struct]]:
+    for one in base.__subclasses__():
+        yield one
+        yield from structs(one)
+
+
+def place(type_: type[Any], member: str) -> str:
+    """Return where the description of a member is written."""
+    file = type_.__module__.replace(".", "/")
+    return f"src/{file}.py: {type_.__name__}: `{member}`"
+
+
+def listed(found: list[str], what: str) -> str:
+    """Return a message with every one that was *found*, and *what* to do."""
+    return "\n".join([f"{what}:", *found])
+
+
+# Python's values inside of a sentence, its names, and what reStructuredText has.
+PYTHON = re.compile(r"``|\bNone\b|[a-z,:;] (True|False)\b|`[a-z]+_[a-z_]+`|\b(Attributes|Raises):")
+
+SCHEMAS = DESCRIPTION["components"]["schemas"]
+TYPES = [one for one in structs() if one.__name__ in SCHEMAS and one.__module__ != __name__]
+MEMBERS = [
+    (place(one, name), name, SCHEMAS[one.__name__], SCHEMAS[one.__name__]["properties"][wire])
+    for one in TYPES
+    for name, wire in zip(one.__struct_fields__, one.__struct_encode_fields__, strict=True)
+]
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Yield every description in a part of the document."""
+    if isinstance(value, dict):
+        if isinstance(value.get("description"), str):
+            yield value["description"]
+        for inner in value.values():
+            yield from texts_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts_in(inner)
+
+
+def undescribed_in(value: object, path: str = "") -> Iterator[str]:
+    """Yield the path of each member of an object, of any depth, that has no description."""
+    if isinstance(value, dict):
+        if value.get("type") == "object":
+            for name, member in value.get("properties", {}).items():
+                if not member.get("description"):
+                    yield f"{path}/{name}"
+        for name, inner in value.items():
+            yield from undescribed_in(inner, f"{path}/{name}")
 
 
 def operation_of(endpoint: Endpoint) -> dict[str, Any]:
@@ -164,3 +228,73 @@ class TestDescription:
         """It has the given version, in OpenAPI 3.1."""
         assert DESCRIPTION["openapi"].startswith("3.1")
         assert DESCRIPTION["info"]["version"] == "1.2.3"
+
+
+class TestMeaning:
+    """Each text is written once, in a docstring; `make docs` then writes openapi.json."""
+
+    def test_is_written_for_each_member(self):
+        """A section ``Attributes:`` of the schema, or of a type it inherits, has each member."""
+        missing = [where for where, _, _, member in MEMBERS if not member.get("description")]
+
+        assert len(MEMBERS) > 400
+        assert not missing, listed(missing, "describe it under `Attributes:` of its docstring")
+
+    def test_is_written_for_the_rest_of_the_document(self):
+        """So are operations, parameters, schemas, and the members of the envelope."""
+        missing = [name for name, one in SCHEMAS.items() if not one.get("description")]
+        for operation in (one for path in DESCRIPTION["paths"].values() for one in path.values()):
+            described = [{"name": "itself", **operation}, *operation.get("parameters", [])]
+            missing += [
+                f"{operation['operationId']}: {one['name']}"
+                for one in described
+                if not one["description"]
+            ]
+        missing += undescribed_in(DESCRIPTION)
+
+        assert not missing, listed(missing, "headers are in src/tenantry/api/descriptions.py")
+
+    def test_says_what_null_means(self):
+        """A member that can be null in a response is described with null."""
+        unsaid = [
+            where
+            for where, _, _, member in MEMBERS
+            if {"type": "null"} in member.get("anyOf", ())
+            and "default" not in member
+            and not re.search(r"\bnull\b", member.get("description", ""), re.IGNORECASE)
+        ]
+
+        assert not unsaid, listed(unsaid, "say under `Attributes:` what null means")
+
+    def test_names_units(self):
+        """A number with a unit in its name is described with the unit."""
+        unsaid = [
+            where
+            for where, name, _, member in MEMBERS
+            for end, word in UNITS.items()
+            if name.endswith(end) and not re.search(word, member.get("description", ""))
+        ]
+
+        assert not unsaid, listed(unsaid, "name the unit under `Attributes:`")
+
+    def test_is_in_the_words_of_the_wire(self):
+        """No text has Python's names of members and values, or marks of another format."""
+        found = (PYTHON.search(text) and text for text in texts_in(DESCRIPTION))
+        wrong = sorted(set(filter(None, found)))
+
+        assert not wrong, listed(wrong, "write it in the words of JSON and Markdown")
+
+    def test_is_of_members_that_exist(self):
+        """A docstring of a schema describes no member that the schema has lost."""
+        lost = [
+            place(one, name)
+            for one in TYPES
+            if issubclass(one, Schema)
+            for name in _own_members(one) - set(one.__struct_fields__)
+        ]
+
+        assert not lost, listed(lost, "remove it from the docstring")
+
+
+def _own_members(type_: type[Any]) -> set[str]:
+    return set(re.findall(r"^        (\w+): ", type_.__doc__ or "", re.MULTILINE))

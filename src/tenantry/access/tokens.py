@@ -62,7 +62,12 @@ class Claims(msgspec.Struct, frozen=True):
 
 
 class IssuedToken(msgspec.Struct, frozen=True, rename="camel"):
-    """A token, and when it expires."""
+    """A token, and when it expires.
+
+    Attributes:
+        token: The secret: a JWT, which is sent as `Authorization: Bearer`.
+        expires_at: When it becomes invalid, if the session does not end earlier.
+    """
 
     token: str
     expires_at: datetime

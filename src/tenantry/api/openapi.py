@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 description, generated from the table of endpoints."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -8,6 +9,14 @@ import msgspec
 import msgspec.inspect as ms
 
 from tenantry.api.access_levels import ADMIN, MCP, OPEN, PUBLIC, TENANT_LOGIN
+from tenantry.api.descriptions import (
+    HEADERS,
+    describe_type,
+    named_types,
+    operation_text,
+    path_text,
+    type_text,
+)
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.kit.context import OperationContext
@@ -18,7 +27,14 @@ Json = dict[str, Any]
 
 
 class OpenApi(msgspec.Struct, frozen=True):
-    """A description of the HTTP API (OpenAPI 3.1)."""
+    """A description of the HTTP API (OpenAPI 3.1).
+
+    Attributes:
+        openapi: The version of the format.
+        info: The title, and the release of the service.
+        paths: The operations, by path and method.
+        components: The schemas, headers and credentials that operations refer to, by name.
+    """
 
     openapi: str
     info: Json
@@ -33,13 +49,15 @@ _TEXTS: Mapping[type[msgspec.Struct], str] = {
     JsonLines: "application/x-ndjson",
     ZipFile: "application/zip",
 }
+_SUCCESS: Json = {"const": True, "description": "Always true: the request has succeeded."}
 _FAILURE: Json = {
+    "description": "An error. Programs read the header `X-Error-Code`.",
     "type": "object",
     "required": ["success", "data", "message"],
     "properties": {
-        "success": {"const": False},
-        "data": {"type": "null"},
-        "message": {"type": "string"},
+        "success": {"const": False, "description": "Always false: the request has failed."},
+        "data": {"type": "null", "description": "Always null."},
+        "message": {"type": "string", "description": "What is wrong, for people; it may change."},
     },
 }
 _ERROR_CODE: Json = {
@@ -57,9 +75,13 @@ _IF_NONE_MATCH: Json = {
     "example": '"0123456789abcdef0123456789abcdef"',
 }
 _DONE: Json = {
+    "description": "A success without data.",
     "type": "object",
     "required": ["success", "message"],
-    "properties": {"success": {"const": True}, "message": {"type": "string"}},
+    "properties": {
+        "success": _SUCCESS,
+        "message": {"type": "string", "description": "What was done, for people; it may change."},
+    },
 }
 _SCHEMES: Json = {
     "bearer": {
@@ -102,8 +124,11 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
     _, components = msgspec.json.schema_components(
         named, ref_template="#/components/schemas/{name}"
     )
-    for info in ms.multi_type_info(named):
-        _mark_times(components, info)
+    for info in named_types(ms.multi_type_info(named)):
+        schema = components[info.cls.__name__]
+        describe_type(schema, info)
+        if isinstance(info, ms.StructType):
+            _mark_times(schema, info)
     paths: dict[str, Json] = {}
     for endpoint in table:
         operation = _operation(endpoint, components.get(endpoint.request.__name__, {}))
@@ -120,13 +145,13 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
     }
 
 
-def endpoint_of(description: OpenApi) -> Endpoint:
-    """Return the endpoint that returns *description*."""
+def endpoint_of(description: Callable[[], OpenApi]) -> Endpoint:
+    """Return the endpoint that returns the *description*, which is slow to make the first time."""
 
     async def show_description(
         _ctx: OperationContext, _services: Services, _request: Nothing
     ) -> OpenApi:
-        return description
+        return await asyncio.to_thread(description)
 
     return Endpoint(
         method="GET",
@@ -167,27 +192,22 @@ def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
     return sorted(found)
 
 
-def _mark_times(schemas: Json, info: ms.Type) -> None:
+def _mark_times(schema: Json, info: ms.StructType) -> None:
     """Add the format of timestamps, which msgspec adds only to those with a required time zone."""
-    if isinstance(info, ms.ListType):
-        _mark_times(schemas, info.item_type)
-    if not isinstance(info, ms.StructType):
-        return
     for field in info.fields:
-        schema = schemas[info.cls.__name__]["properties"][field.encode_name]
+        member = schema["properties"][field.encode_name]
         kinds = field.type.types if isinstance(field.type, ms.UnionType) else (field.type,)
         if any(isinstance(kind, ms.DateTimeType) for kind in kinds):
-            for one in (schema, *schema.get("anyOf", ())):
+            for one in (member, *member.get("anyOf", ())):
                 if one.get("type") == "string":
                     one["format"] = "date-time"
-        for kind in kinds:
-            _mark_times(schemas, kind)
 
 
 def _operation(endpoint: Endpoint, request: Json) -> Json:
     operation: Json = {
         "operationId": endpoint.operation_id,
         "summary": endpoint.summary,
+        "description": operation_text(endpoint),
         "tags": [endpoint.level.name.partition(",")[0]],
         "security": _SECURITY.get(endpoint.level.name, _TENANT_SECURITY),
         "responses": _responses(endpoint),
@@ -201,11 +221,12 @@ def _operation(endpoint: Endpoint, request: Json) -> Json:
     else:
         required = request.get("required", [])
         parameters += [
-            _parameter(name, "query", schema, required=name in required)
+            _parameter(name, "query", dict(schema), required=name in required)
             for name, schema in request.get("properties", {}).items()
         ]
     parameters += [
-        _parameter(name, "header", {"type": "string"}, required=False) for name in endpoint.headers
+        _parameter(name, "header", {"type": "string", "description": HEADERS.get(name, "")})
+        for name in endpoint.headers
     ]
     if endpoint.version is not None:
         parameters.append(_IF_NONE_MATCH)
@@ -245,8 +266,11 @@ def _success(endpoint: Endpoint, types: Sequence[type[msgspec.Struct]]) -> Json:
         "type": "object",
         "required": ["success", "data"],
         "properties": {
-            "success": {"const": True},
-            "data": {"oneOf": refs} if len(refs) > 1 else refs[0],
+            "success": _SUCCESS,
+            "data": {
+                **({"oneOf": refs} if len(refs) > 1 else refs[0]),
+                "description": " Or: ".join(type_text(one) for one in types),
+            },
         },
     }
     return _json(schema, {"success": True, "data": example})
@@ -255,12 +279,14 @@ def _success(endpoint: Endpoint, types: Sequence[type[msgspec.Struct]]) -> Json:
 def _path_parameter(part: str) -> Json:
     name = part[1:-1]
     schema = {"type": "string"} if name == "slug" else {"type": "string", "format": "uuid"}
-    return _parameter(name, "path", schema, required=True)
+    return _parameter(name, "path", {**schema, "description": path_text(name)}, required=True)
 
 
-def _parameter(name: str, where: str, schema: Json, *, required: bool) -> Json:
+def _parameter(name: str, where: str, schema: Json, *, required: bool = False) -> Json:
+    described: Json = {"name": name, "in": where, "required": required}
+    text = schema.pop("description", "")
     example = example_of_parameter(name, schema)
-    return {"name": name, "in": where, "required": required, "schema": schema, "example": example}
+    return {**described, "description": text, "schema": schema, "example": example}
 
 
 def _ref(type_: type[Any]) -> Json:

@@ -1,5 +1,7 @@
 """The table of endpoints, collected from the modules of `api.routes`."""
 
+from functools import cache
+
 import msgspec
 
 from tenantry.api.endpoints import Endpoint
@@ -56,5 +58,11 @@ _DESCRIBED = tuple(
     one for module in _MODULES for one in vars(module).values() if isinstance(one, Endpoint)
 )
 
-DESCRIPTION = msgspec.convert(describe(_DESCRIBED, release=VERSION), OpenApi)
-ENDPOINTS = (*_DESCRIBED, endpoint_of(DESCRIPTION))
+
+@cache
+def description() -> OpenApi:
+    """Return the OpenAPI description of the API, which is made at the first call."""
+    return msgspec.convert(describe(_DESCRIBED, release=VERSION), OpenApi)
+
+
+ENDPOINTS = (*_DESCRIBED, endpoint_of(description))

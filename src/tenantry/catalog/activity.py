@@ -18,6 +18,7 @@ class AwayServer(msgspec.Struct, frozen=True):
     """A server that tenants of a run wait for.
 
     Attributes:
+        server: The name of the tenant server.
         since: When a worker first did not reach it, by the clock of the catalog's database.
     """
 
@@ -29,6 +30,7 @@ class TenantInWork(msgspec.Struct, frozen=True):
     """A tenant that a worker is migrating.
 
     Attributes:
+        server: The name of its tenant server.
         since: When it was started, by the clock of the catalog's database.
     """
 

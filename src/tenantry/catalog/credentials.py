@@ -34,6 +34,9 @@ class ApiKey(msgspec.Struct, frozen=True):
     """A credential that identifies a tenant.
 
     Attributes:
+        prefix: The beginning of the secret, to recognise it.
+        expires_at: When it becomes invalid; None for never.
+        last_used_at: When a request last used it, to the minute or so; None if none did.
         replaced_at: When it was rotated; None if it was not.
     """
 
@@ -50,8 +53,14 @@ class McpToken(msgspec.Struct, frozen=True):
     """A credential that acts for a tenant, or for one of its users.
 
     Attributes:
-        user_generation: The generation of the user's McpTokens when it was issued. It is valid
-            only in that generation.
+        name: What it is for: one line of at most 100 characters.
+        prefix: The beginning of the secret, to recognise it.
+        user_id: The user for whom it acts; None if it is bound to no user.
+        user_generation: The generation of the user's McpTokens when it was issued. It is valid only
+            in that generation.
+        scopes: What it may do.
+        expires_at: When it becomes invalid.
+        last_used_at: When a request last used it, to the minute or so; None if none did.
     """
 
     id: UUID

@@ -70,7 +70,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
         max_failures: The failure budget; None without a limit.
         stop_reason: Why no more items start; it is the error of those that have not started.
             None while items may start.
-        retry_of: The earlier run of which it retries the failures.
+        retry_of: The earlier run of which it retries the failures; None for none.
         not_attempted_count: Tenants that were never started.
         plan_id: The stored plan that it runs; None without one.
         held_reason: Why no process works on it now, if none has the files of its plan.

@@ -39,16 +39,21 @@ class StoredPlan(msgspec.Struct, frozen=True):
     """A plan of a run.
 
     Attributes:
+        expires_at: Until when a run can be started with it.
         actor: Who made it, as in the audit log.
         is_rehearsed: Whether its revisions were executed and rolled back.
         options: One record: the options of the run.
+        label: The label of the run; None without one.
         head: The revision that its tenants reach.
         digest: A hash in hex of everything that a run with it depends on.
         files: The name and the hash of each file that its revisions consist of.
         revisions: The pending revisions, with the hash of their SQL; see `fleet.approval`.
+        total_count: The number of tenants.
         pending_count: Of the tenants, how many have pending revisions and have not failed.
         passed_count: Of these, how many a rehearsal has passed.
-        run_id: The run that was started with it.
+        up_to_date_count: How many of the tenants are at the head.
+        failed_count: How many of the tenants have an error.
+        run_id: The run that was started with it; None before.
     """
 
     id: UUID
@@ -101,7 +106,13 @@ class PlanTenant(msgspec.Struct, frozen=True):
 
 
 class PlanCause(msgspec.Struct, frozen=True):
-    """How many tenants of a plan have errors of one kind, and one of them."""
+    """How many tenants of a plan have errors of one kind, and one of them.
+
+    Attributes:
+        cause: What their errors have in common.
+        count: How many tenants have such an error.
+        sample_tenant_id: One of them.
+    """
 
     cause: str
     count: int

@@ -51,15 +51,20 @@ class Tenant(msgspec.Struct, frozen=True):
     """A tenant, and the location of its database.
 
     Attributes:
-        is_active: False for a suspended tenant: its credentials are rejected.
-        is_read_only: Whether writes to its data are rejected.
+        name: Its name, at most 100 characters; no two tenants have the same.
         server_name: The tenant server that holds the database.
-        schema_revision: The last known revision of the database; the database is authoritative.
+        is_active: False for a suspended tenant: its credentials are rejected.
+        modules: The keys of its active modules.
+        schema_revision: The last known revision of the database, which is authoritative; None if it
+            was never seen.
         requests_per_minute: The limit of all of its API keys together, and of all of its users and
             McpTokens together; 0 for that of the settings, which is for each caller.
-        size_bytes_max: The size limit of its database; 0 for that of the settings.
-        failing_run_id: The run of the latest attempt to migrate it, if that attempt failed.
-        drifted_at: When its schema was found to differ from that of its revision, if it was.
+        size_bytes_max: The size limit of its database in bytes; 0 for that of the settings.
+        is_read_only: Whether writes to its data are rejected.
+        failing_run_id: The run of the latest attempt to migrate it, if that attempt failed; None
+            otherwise.
+        drifted_at: When its schema was found to differ from that of its revision; None if it was
+            not.
     """
 
     id: UUID

@@ -25,9 +25,9 @@ from tenantry.migration import revision_template
 from tenantry.schemas.base import Schema
 from tenantry.schemas.migrations import (
     MigrationDetailResponse,
-    MigrationPreviewResponse,
     MigrationResultResponse,
 )
+from tenantry.schemas.previews import MigrationPreviewResponse
 from tenantry.services import open_services
 
 group = new_group("Migrate every tenant database.", reading=run_reading.group)

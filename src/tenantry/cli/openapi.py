@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tenantry.api.table import DESCRIPTION
+from tenantry.api.table import description
 from tenantry.cli import options
 from tenantry.cli.commands import new_group
 from tenantry.cli.printing import output
@@ -28,6 +28,6 @@ def openapi(
     """
     del as_json
     if file is None:
-        output.show_json(DESCRIPTION)
+        output.show_json(description())
     else:
-        file.write_text(output.json_text(DESCRIPTION), encoding="utf-8")
+        file.write_text(output.json_text(description()), encoding="utf-8")

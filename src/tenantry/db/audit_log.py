@@ -41,12 +41,16 @@ class AuditEntry(msgspec.Struct, frozen=True, rename="camel"):
     """One entry.
 
     Attributes:
+        id: Its id: a UUIDv7 of the time.
         at: When it happened; for a merged entry, the first time.
         last_at: For a merged entry, the last time; otherwise the same as `at`.
+        count: How many equal events the entry stands for; 1 if it is not merged.
         actor: An admin's e-mail address, ``user:ID``, ``mcp-token:ID``, ``cli:USER@HOST``.
-        target: The id of what was changed.
+        action: What was done: a kind of object and a verb, such as ``tenant.create``.
+        target: The id of what was changed, at most 300 characters; empty if there is none.
+        tenant_id: The tenant whose data or settings were changed; None if it was that of no tenant.
         address: The client's address; ``local`` on the command line.
-        command: The command on the command line, without arguments.
+        command: The command on the command line, without arguments; None over HTTP.
         changes: One object for each field: ``field``, and ``old`` and ``new`` unless secret.
         request_id: The id of the request; for a merged entry, of the first request.
     """
@@ -69,8 +73,12 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects entries; a field that is None matches any value.
 
     Attributes:
-        since: The earliest time, inclusive, by `AuditEntry.at`.
-        until: The latest time, exclusive.
+        actor: Only entries of this actor: the whole value, at most 300 characters.
+        action: Only this action: the whole value, such as ``tenant.create``.
+        target: Only this target: the whole value, at most 300 characters.
+        tenant_id: Only entries of this tenant.
+        since: The earliest time of an entry, inclusive, with a time zone.
+        until: The latest time of an entry, exclusive, with a time zone.
     """
 
     actor: str | None = None

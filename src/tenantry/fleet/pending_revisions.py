@@ -24,12 +24,11 @@ class PendingRevision:
     Attributes:
         engine: ``sqlite`` or ``postgresql``.
         live_reason: Why it is not recorded, such as ``imports requests``; None if it is.
-        sql: Its statements, up to `pending_sql.SQL_CHARS_MAX` characters; None if they are not
-            recorded.
-        is_cut: Whether *sql* lacks the rest.
-        sql_sha256: A hash of all its statements in hex; None if they are not recorded.
-        findings: Hints about its statements, also about those that *sql* lacks; none if they are
+        sql: Its statements, up to 100,000 characters; None if they are not recorded.
+        is_cut: Whether `sql` lacks the rest.
+        findings: Hints about its statements, also about those that `sql` lacks; none if they are
             not recorded.
+        sql_sha256: A hash of all its statements in hex; None if they are not recorded.
     """
 
     revision: str

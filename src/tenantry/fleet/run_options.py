@@ -46,12 +46,13 @@ class RunOptions:
     """Options of a run. Messages name the members as the HTTP API does.
 
     Attributes:
-        tenant_ids: Only these tenants; each must be active and not read-only. An empty list is a
-            run of no tenant.
-        retry_of: Only the tenants that failed in this run and are active now. With
-            `tenant_ids` too, those that are both.
+        tenant_ids: Only these tenants, at most 10,000; each must be active and not read-only. An
+            empty list is a run of no tenant.
+        retry_of: Only the tenants that failed in this run and are active now. With `tenant_ids`
+            too, those that are both.
         cause: With `retry_of`: only the tenants that failed with this cause.
-        waves: The cumulative number of tenants up to each wave. The first waves may name their
+        waves: The cumulative number of tenants up to each wave, or a percentage such as ``5%``; at
+            most 100. The first waves may name their
             tenants instead, by a condition such as ``server=eu``; a tenant is in the first wave
             that names it. A wave starts when all tenants of the previous one have ended. Tenants
             after the last wave are not attempted.
@@ -59,8 +60,9 @@ class RunOptions:
         wave_max_failures: For each wave, from the first one: if more of its own tenants have
             failed, the remaining ones of the run are not attempted. Waves without an amount have
             no budget; by default, a first wave that names its tenants has 0, if others follow.
-        max_failures: If more tenants have failed, the remaining ones are not attempted.
-        label: A label for the history.
+        max_failures: If more tenants have failed, the remaining ones are not attempted: a number
+            from 0, or a percentage such as ``5%``.
+        label: A label for the history: one line of 1 to 200 characters.
         only_behind: Only the tenants that the catalog's index does not show at the head, and
             those that failed in their latest attempt. No other tenant's database is opened.
         hold: After which waves the run holds, until it is continued: see `Hold`. It does not hold

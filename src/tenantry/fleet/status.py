@@ -22,10 +22,13 @@ class SchemaStatus(msgspec.Struct, frozen=True, rename="camel"):
     """Where the databases of the active tenants were last seen.
 
     Attributes:
-        head: Where they should be.
+        head: The revision where they should be.
+        total: The active tenants that are not read-only: the sum of the next three.
+        up_to_date: At the head.
         behind: At an older revision.
         unknown: Never seen, or at a revision that this code does not know.
-        failing: Failed in the latest attempt to migrate them, wherever they were last seen.
+        failing: Failed in the latest attempt to migrate them; they are also counted where they were
+            last seen.
         drifted: The schema was found to differ from that of the revision; without failing ones.
         suspended: The tenants that are not active, and not in the other counts.
         read_only: The active tenants that are read-only, and not in the other counts.
@@ -52,7 +55,15 @@ class Place(StrEnum):
 
 
 class PlacedCount(msgspec.Struct, frozen=True):
-    """How many active tenants are at a revision."""
+    """How many active tenants are at a revision.
+
+    Attributes:
+        revision: The revision; None for tenants that were never seen.
+        place: ``head``, ``behind`` (older), or ``unknown`` to the answering process.
+        count: How many tenants were last seen there.
+        failing: How many of them failed in the latest attempt to migrate them.
+        drifted: Of the others, how many have another schema than the revision defines.
+    """
 
     revision: str | None
     place: Place

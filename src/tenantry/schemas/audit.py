@@ -1,6 +1,6 @@
 """The audit log on the wire."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 from uuid import UUID
 
 import msgspec
@@ -8,13 +8,15 @@ from msgspec import UNSET, UnsetType
 
 from tenantry.db.audit_log import TARGET_CHARS_MAX, AuditEntry, AuditFilter
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Window
-from tenantry.schemas.base import AtLeastOne, Instant, PageResponse, Schema
+from tenantry.schemas.base import AtLeastOne, Instant, PageRequest, PageResponse, Schema
 
 Sought = Annotated[str, msgspec.Meta(max_length=TARGET_CHARS_MAX)]
 
 
 class TenantAuditExportRequest(Schema, frozen=True):
     """Filters of a tenant's audit log; an omitted one matches all entries."""
+
+    represents: ClassVar[type] = AuditFilter
 
     actor: Sought | None = None
     action: Sought | None = None
@@ -30,6 +32,8 @@ class TenantAuditExportRequest(Schema, frozen=True):
 
 class TenantAuditRequest(TenantAuditExportRequest, frozen=True):
     """A page of a tenant's audit log, and its filters."""
+
+    represents: ClassVar[type] = PageRequest
 
     page: AtLeastOne = 1
     page_size: AtLeastOne = PAGE_SIZE_DEFAULT
@@ -49,6 +53,8 @@ class AuditExportRequest(TenantAuditExportRequest, frozen=True):
 class AuditRequest(AuditExportRequest, frozen=True):
     """A page of the service's audit log, and its filters."""
 
+    represents: ClassVar[type] = PageRequest
+
     page: AtLeastOne = 1
     page_size: AtLeastOne = PAGE_SIZE_DEFAULT
 
@@ -59,7 +65,14 @@ class AuditRequest(AuditExportRequest, frozen=True):
 
 
 class AuditChange(Schema, frozen=True):
-    """A field that changed. A secret or a long text has no values here."""
+    """A field that changed. A secret or a long text has no values here.
+
+    Attributes:
+        field: The name of the field.
+        old: The value before the change; null if there was none. Omitted for a secret or a long
+            text.
+        new: The value after the change; null if there is none. Omitted for a secret or a long text.
+    """
 
     field: str
     old: str | int | bool | UnsetType | None = UNSET
@@ -67,7 +80,11 @@ class AuditChange(Schema, frozen=True):
 
 
 class AuditEntryResponse(AuditEntry, Schema, frozen=True):
-    """Who did what, when, from where, and which values changed."""
+    """Who did what, when, from where, and which values changed.
+
+    Attributes:
+        changes: The fields that changed; empty if none did.
+    """
 
     changes: list[AuditChange]  # type: ignore[assignment]
 

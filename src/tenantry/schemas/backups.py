@@ -19,7 +19,23 @@ KEEP_LAST_MAX = 10_000
 class JobResponse(Schema, frozen=True):
     """A backup, a restore, a copy, a move, or a check for drift.
 
-    `note` says how a move is done, and why; or what a check has found so far.
+    Attributes:
+        kind: One of ``backup``, ``verify``, ``restore``, ``replace``, ``clone``, ``move``,
+            ``prune``, ``drift``, ``adopt``; a release may add others.
+        tenant_id: The tenant; null for the catalog, or for all tenants.
+        tenant_name: The name of the tenant when the job began; null without a tenant.
+        archive: The name of the archive that it makes or reads; null if it has none.
+        server_name: The tenant server on which it makes or keeps a database; null for none.
+        database_name: The database that it makes, or keeps until a restore is confirmed; null for
+            none.
+        state: One of ``queued``, ``running``, ``done``, ``kept`` (done, and the old database is
+            kept), ``failed``, ``dropping`` (its database is being removed).
+        actor: Who requested it, as in the audit log.
+        started_at: When it was queued or started.
+        finished_at: When it ended; null before.
+        bytes_done: How many bytes of the database were copied so far; updated every second.
+        error: Why it failed; null if it did not.
+        note: How a move is done, and why; or what a check has found so far. Null for other kinds.
     """
 
     id: UUID
@@ -39,7 +55,12 @@ class JobResponse(Schema, frozen=True):
 
 
 class JobPageRequest(PageRequest, frozen=True):
-    """Which jobs: of a tenant; those that have finished, or have not."""
+    """Which jobs.
+
+    Attributes:
+        tenant_id: Only jobs of this tenant.
+        is_finished: True for those that have ended, false for the others. Omitted: both.
+    """
 
     tenant_id: UUID | None = None
     is_finished: bool | None = None
@@ -50,7 +71,11 @@ class JobPage(PageResponse[JobResponse], frozen=True):
 
 
 class TenantFailure(Schema, frozen=True):
-    """A tenant for which a command failed."""
+    """A tenant for which a command failed.
+
+    Attributes:
+        error: What failed, for people.
+    """
 
     tenant_name: str
     error: str
@@ -107,7 +132,17 @@ class PlannedMoveList(ListResponse[PlannedMoveResponse], frozen=True):
 class ArchiveResponse(Schema, frozen=True):
     """An archive in the folder of archives.
 
-    `fault` says why the archive cannot be used here; null if nothing is wrong.
+    Attributes:
+        name: Its name in the folder.
+        size: Its size in bytes.
+        kind: ``tenant`` or ``catalog``; null if the archive cannot be read.
+        tenant_id: The tenant; null for the catalog, or if the archive cannot be read.
+        tenant_name: Its name at the time of the backup; null like its id.
+        created_at: When it was made; null if the archive cannot be read.
+        engine: ``sqlite`` or ``postgresql``; null if the archive cannot be read.
+        revision: The revision of the database, as the catalog knew it; null if it did not.
+        release: The version of Tenantry that made it; null if the archive cannot be read.
+        fault: Why it cannot be used here; null if nothing is wrong.
     """
 
     name: str
@@ -135,7 +170,11 @@ class ArchiveList(ListResponse[ArchiveResponse], frozen=True):
 
 
 class ArchivePageRequest(PageRequest, frozen=True):
-    """Which archives: ``search`` is part of the name of a tenant, or of an archive."""
+    """Which archives.
+
+    Attributes:
+        search: Part of the name of a tenant at the time of its backup, or of an archive.
+    """
 
     search: str | None = None
 
@@ -145,34 +184,55 @@ class ArchivePage(PageResponse[ArchiveResponse], frozen=True):
 
 
 class BackUpRequest(Schema, frozen=True):
-    """The tenants to back up; without ``tenantIds`` every tenant, and the catalog."""
+    """The tenants to back up.
+
+    Attributes:
+        tenant_ids: Their ids. Omitted: every tenant, and the catalog.
+    """
 
     tenant_ids: list[UUID] | UnsetType = UNSET
 
 
 class QueuedJobs(Schema, frozen=True):
-    """How many jobs were queued, or cancelled."""
+    """How many jobs were queued, or cancelled.
+
+    Attributes:
+        count: The number of jobs.
+    """
 
     count: int
 
 
 class VerifyArchiveRequest(Schema, frozen=True):
-    """The name of an archive to verify."""
+    """The name of an archive to verify.
+
+    Attributes:
+        archive: Its name in the target of the settings.
+    """
 
     archive: str
 
 
 class PruneArchivesRequest(Schema, frozen=True):
-    """Which archives are kept: every one of so many days, and so many of each customer anyway."""
+    """Which archives are kept: every one of so many days, and so many of each customer anyway.
+
+    Attributes:
+        keep_days: Archives of so many days are kept.
+        keep_last: Of each tenant, and of the catalog, so many of the newest are kept anyway.
+    """
 
     keep_days: Annotated[int, Meta(ge=0, le=KEEP_DAYS_MAX)]
     keep_last: Annotated[int, Meta(ge=1, le=KEEP_LAST_MAX)]
 
 
 class RestoreArchiveRequest(Schema, frozen=True):
-    """The name of an archive to restore as a new tenant of this name.
+    """An archive to restore.
 
-    Without a name, a tenant that no longer exists comes back with its id, name and API keys.
+    Attributes:
+        archive: Its name in the target of the settings.
+        name: The name of a new tenant. Omitted: a tenant that no longer exists comes back with its
+            id, name and API keys.
+        server: The tenant server of the database. Omitted: one with the engine of the archive.
     """
 
     archive: str
@@ -181,27 +241,46 @@ class RestoreArchiveRequest(Schema, frozen=True):
 
 
 class ReplaceTenantRequest(Schema, frozen=True):
-    """The name of an archive, and the exact name of the customer whose data it replaces."""
+    """The name of an archive, and the exact name of the customer whose data it replaces.
+
+    Attributes:
+        archive: Its name in the target of the settings.
+        name: The exact name of the tenant, as a confirmation.
+    """
 
     archive: str
     name: str
 
 
 class CloneTenantRequest(Schema, frozen=True):
-    """The name of the new customer, and the tenant server of its database."""
+    """The name of the new customer, and the tenant server of its database.
+
+    Attributes:
+        name: The name of the new tenant: one line of 1 to 100 characters.
+        server: A tenant server of the same engine. Omitted: that of the original.
+    """
 
     name: str
     server: str | UnsetType = UNSET
 
 
 class MoveTenantRequest(Schema, frozen=True):
-    """The new tenant server of the customer's database."""
+    """The new tenant server of the customer's database.
+
+    Attributes:
+        server: The name of a tenant server of the settings.
+    """
 
     server: str
 
 
 class MoveTenantsRequest(Schema, frozen=True):
-    """The tenant server to empty, and the new one of its customers."""
+    """The tenant server to empty, and the new one of its customers.
+
+    Attributes:
+        from_server: The tenant server that is emptied.
+        to_server: Another tenant server of the settings.
+    """
 
     from_server: str
     to_server: str

@@ -21,7 +21,21 @@ _AT = " - at `$"
 class Schema(msgspec.Struct, frozen=True, rename="camel"):
     """Base of requests and responses: camelCase in JSON, snake_case in Python.
 
-    A response that has all members of a type of an operation inherits them from it.
+    A response that has all members of a type of an operation inherits them from it. If it has
+    other ones too, its ``represents`` names the type. The OpenAPI description takes the meaning of
+    a member from ``Attributes:`` of the schema, of the type it represents, of its bases, and last
+    from here. ``test_openapi.py`` fails if one has none.
+
+    Attributes:
+        id: Its id.
+        tenant_id: The id of the tenant.
+        tenant_name: The name of the tenant.
+        server_name: The name of the tenant server that holds the database.
+        database_name: The name of the tenant's database; on SQLite, of its file without the suffix.
+        email: The e-mail address, at most 254 characters; upper and lower case are the same.
+        full_name: The name of the person: one line of 1 to 200 characters.
+        created_at: When it was created.
+        started_at: When it started.
     """
 
     @classmethod
@@ -53,7 +67,11 @@ def _members(schema: type[Schema]) -> Callable[[Any], tuple[Any, ...]] | None:
 
 
 class ListResponse(Schema, Generic[Item], frozen=True):
-    """Base of lists that are returned completely."""
+    """Base of lists that are returned completely.
+
+    Attributes:
+        items: The items, in the order that the operation names.
+    """
 
     items: list[Item]
 
@@ -69,7 +87,14 @@ class ListResponse(Schema, Generic[Item], frozen=True):
 
 
 class PageResponse(ListResponse[Item], Generic[Item], frozen=True):
-    """Base of lists that are returned in pages."""
+    """Base of lists that are returned in pages.
+
+    Attributes:
+        page: The number of this page, from 1.
+        page_size: The most items on a page; at most 100, also if more were requested.
+        total_count: The number of items on all pages.
+        total_pages: The number of pages; 0 for an empty list.
+    """
 
     page: int
     page_size: int
@@ -95,7 +120,12 @@ class Done(Schema, frozen=True):
 
 
 class PageRequest(Schema, frozen=True):
-    """A page of a list."""
+    """A page of a list.
+
+    Attributes:
+        page: The page, from 1; one after the last has no items.
+        page_size: The most items on the page, from 1; more than 100 count as 100.
+    """
 
     page: AtLeastOne = 1
     page_size: AtLeastOne = PAGE_SIZE_DEFAULT
@@ -107,19 +137,31 @@ class PageRequest(Schema, frozen=True):
 
 
 class Health(Schema, frozen=True):
-    """The result of a liveness check."""
+    """The result of a liveness check.
+
+    Attributes:
+        status: Always `ok`: a process that is not healthy returns an error.
+    """
 
     status: str = "ok"
 
 
 class Readiness(Health, frozen=True):
-    """The result of a readiness check, and the release that runs."""
+    """The result of a readiness check, and the release that runs.
+
+    Attributes:
+        release: The version of Tenantry that runs.
+    """
 
     release: str = VERSION
 
 
 class JwkSet(Schema, frozen=True):
-    """Public keys (RFC 7517)."""
+    """Public keys (RFC 7517).
+
+    Attributes:
+        keys: The public keys that verify bearer tokens, each a JWK (RFC 8037, Ed25519).
+    """
 
     keys: list[dict[str, str]]
 

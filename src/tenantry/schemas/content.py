@@ -13,7 +13,11 @@ from tenantry.tenant.blog.content import (
 
 
 class PublishedPostPageRequest(PageRequest, frozen=True):
-    """A page of the published posts, and its filters."""
+    """A page of the published posts, and its filters.
+
+    Attributes:
+        tag: Only posts with this tag; upper and lower case are the same.
+    """
 
     tag: str | None = None
 
@@ -31,7 +35,13 @@ class PublishedPostPage(PageResponse[PublishedPostSummary], frozen=True):
 
 
 class PostPageRequest(PageRequest, frozen=True):
-    """A page of the posts, and its filters."""
+    """A page of the posts, and its filters.
+
+    Attributes:
+        status: Only drafts, only published posts, or all.
+        tag: Only posts with this tag; upper and lower case are the same.
+        search: Only posts that contain this text, at most 200 characters.
+    """
 
     status: PostStatus = PostStatus.ALL
     tag: str | None = None
@@ -51,7 +61,17 @@ class PostPage(PageResponse[PostSummaryResponse], frozen=True):
 
 
 class WritePostRequest(Schema, frozen=True):
-    """The content of a post; in a change, omitted optional members are not changed."""
+    """The content of a post; in a change, omitted optional members are not changed.
+
+    Attributes:
+        title: One line of 1 to 200 characters.
+        content: The text of the post, at most 1,000,000 characters; it is stored as it is sent.
+        slug: The part of the post's URL: letters and digits of any script with single hyphens
+            between them, at most 200 characters. Without it, a new post gets one from its title.
+        excerpt: At most 500 characters. If blank, or omitted for a new post, it is made from the
+            content.
+        tags: At most 20 tags, each one line of 1 to 50 characters.
+    """
 
     title: str
     content: str

@@ -6,7 +6,7 @@ Each client documents its own format.
 import json
 import shlex
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenantry.access.credentials import IssuedKey, IssuedMcpToken
-from tenantry.catalog.credentials import McpToken
+from tenantry.catalog.credentials import ApiKey, McpToken
 from tenantry.schemas.base import Instant, ListResponse, Schema
 
 SERVER_NAME = "tenantry"
@@ -28,6 +28,8 @@ BRIDGE_LOCAL = frozenset({"localhost", "127.0.0.1"})
 class ApiKeyResponse(Schema, frozen=True):
     """An API key, without its secret."""
 
+    represents: ClassVar[type] = ApiKey
+
     id: UUID
     prefix: str
     created_at: datetime
@@ -40,19 +42,32 @@ class ApiKeyList(ListResponse[ApiKeyResponse], frozen=True):
 
 
 class IssueApiKeyRequest(Schema, frozen=True):
-    """A new API key."""
+    """A new API key.
+
+    Attributes:
+        expires_at: When the key becomes invalid: a future time. Omitted: never.
+    """
 
     expires_at: Instant | UnsetType = UNSET
 
 
 class RotateApiKeyRequest(Schema, frozen=True):
-    """How long the old API key stays valid."""
+    """How long the old API key stays valid.
+
+    Attributes:
+        grace_period_seconds: For how many seconds, from 0 to 2,592,000 (30 days). Omitted: 86,400
+            (a day).
+    """
 
     grace_period_seconds: int | UnsetType = UNSET
 
 
 class IssuedApiKeyResponse(ApiKeyResponse, frozen=True):
-    """A new API key, with its secret, which is shown only once."""
+    """A new API key, with its secret, which is shown only once.
+
+    Attributes:
+        key: The secret, which is sent as `X-Api-Key`.
+    """
 
     key: str
 
@@ -64,6 +79,8 @@ class IssuedApiKeyResponse(ApiKeyResponse, frozen=True):
 
 class McpTokenResponse(Schema, frozen=True):
     """An McpToken, without its secret."""
+
+    represents: ClassVar[type] = McpToken
 
     id: UUID
     name: str
@@ -85,7 +102,14 @@ class McpTokenList(ListResponse[McpTokenResponse], frozen=True):
 
 
 class IssueOwnMcpTokenRequest(Schema, frozen=True):
-    """A new McpToken of the caller, and the caller's password as a confirmation."""
+    """A new McpToken of the caller, and the caller's password as a confirmation.
+
+    Attributes:
+        name: What the token is for: one line of 1 to 100 characters.
+        password: The current password of the caller.
+        scopes: What the token may do, at least one. Omitted: everything.
+        expires_at: When it becomes invalid, at most 365 days from now. Omitted: in 30 days.
+    """
 
     name: str
     password: str
@@ -94,7 +118,13 @@ class IssueOwnMcpTokenRequest(Schema, frozen=True):
 
 
 class IssueMcpTokenRequest(Schema, frozen=True):
-    """A new McpToken, optionally bound to a user."""
+    """A new McpToken, optionally bound to a user.
+
+    Attributes:
+        user_id: The user for whom the token acts. Omitted: it is bound to no user.
+    """
+
+    represents: ClassVar[type] = IssueOwnMcpTokenRequest
 
     name: str
     user_id: UUID | UnsetType = UNSET
@@ -103,7 +133,13 @@ class IssueMcpTokenRequest(Schema, frozen=True):
 
 
 class ClientConfiguration(Schema, frozen=True):
-    """The configuration of one MCP client: `text` belongs in the file or terminal `place`."""
+    """The configuration of one MCP client.
+
+    Attributes:
+        client: The name of the program.
+        place: The file or terminal that the text belongs in.
+        text: The configuration, with the secret of the token.
+    """
 
     client: str
     place: str
@@ -111,7 +147,12 @@ class ClientConfiguration(Schema, frozen=True):
 
 
 class IssuedMcpTokenResponse(McpTokenResponse, frozen=True):
-    """A new McpToken, with its secret, which is shown only once."""
+    """A new McpToken, with its secret, which is shown only once.
+
+    Attributes:
+        token: The secret, which is sent as `X-Mcp-Token`.
+        client_configurations: How common programs are connected with this token.
+    """
 
     token: str
     client_configurations: list[ClientConfiguration]

@@ -22,7 +22,15 @@ class DifferenceResponse(Difference, Schema, frozen=True):
 
 
 class DriftedTenantResponse(Schema, frozen=True):
-    """A customer that has drifted, with up to 100 differences."""
+    """A customer that has drifted.
+
+    Attributes:
+        id: The id of the tenant.
+        name: The name of the tenant.
+        schema_revision: The revision that its schema was compared with; null if it is unknown.
+        drifted_at: When the check found it.
+        differences: The first 100 differences.
+    """
 
     id: UUID = field(name="customerId")
     name: str = field(name="customerName")
@@ -53,6 +61,10 @@ class DriftReportResponse(Schema, frozen=True):
 
 
 class TenantDriftResponse(Schema, frozen=True):
-    """What has drifted of one customer: ``drift`` is null if the last check found nothing."""
+    """What has drifted of one customer.
+
+    Attributes:
+        drift: What the last check found; null if it found nothing.
+    """
 
     drift: DriftedTenantResponse | None

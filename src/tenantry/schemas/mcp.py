@@ -29,7 +29,15 @@ Params = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": ["object
 
 
 class McpMessage(Schema, frozen=True):
-    """A message from a client: a request; without `id` a notification, which is ignored."""
+    """A message from a client: a request; without `id` a notification, which is ignored.
+
+    Attributes:
+        jsonrpc: The version of JSON-RPC.
+        method: The method, such as ``tools/call``; at most 100 characters.
+        id: Repeated in the response: an integer, or at most 200 characters. Omitted in a
+            notification.
+        params: The parameters of the method; null or omitted for none.
+    """
 
     jsonrpc: Literal["2.0"]
     method: Annotated[str, msgspec.Meta(max_length=METHOD_CHARS_MAX)]
@@ -47,7 +55,13 @@ class McpMessage(Schema, frozen=True):
 
 
 class McpError(Schema, frozen=True):
-    """A JSON-RPC error."""
+    """A JSON-RPC error.
+
+    Attributes:
+        code: A number of JSON-RPC, such as -32602 for invalid parameters.
+        message: What is wrong.
+        data: More about the error; omitted if there is no more.
+    """
 
     code: int
     message: str
@@ -55,7 +69,14 @@ class McpError(Schema, frozen=True):
 
 
 class McpAnswer(Schema, frozen=True):
-    """The response to a request: a result or an error."""
+    """The response to a request: a result or an error.
+
+    Attributes:
+        jsonrpc: The version of JSON-RPC.
+        id: The id of the request.
+        result: The result of the method; omitted if it failed.
+        error: Why the method failed; omitted if it did not.
+    """
 
     jsonrpc: Literal["2.0"]
     id: MessageId

@@ -6,15 +6,14 @@ The history has a fixed shape; `RunResponse` has what a console needs as well.
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType, field
 
-from tenantry.catalog.activity import Activity, AwayServer
-from tenantry.catalog.runs import MigrationRun, RunState, RunTenant
+from tenantry.catalog.activity import Activity, AwayServer, TenantInWork
+from tenantry.catalog.runs import Cause, MigrationRun, RunState, RunTenant
 from tenantry.catalog.waves import Wave
-from tenantry.fleet.pending_revisions import RunsAs
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import PlacedCount, SchemaStatus
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema, sent_members
@@ -34,16 +33,16 @@ _NO_OPTIONS = {"dry_run", "rehearse", "plan_id", "passed_only"}
 class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     """How a run is to go: without a member, over every active customer, all at once.
 
-    No other member is taken: a mistyped ``dryRun`` would migrate the fleet. With ``plan``, it is
-    exactly that of a dry run, and with ``passedOnly`` over the customers that a rehearsal passed.
+    No other member is taken: a mistyped ``dryRun`` would migrate the fleet.
 
-    Each of ``waves`` is a cumulative number of customers, a percentage (``"10%"``), or, before
-    these, a condition that names its customers (``"server=eu"``, ``"name=Acme"``). ``order`` is
-    that of the other customers, ``creation`` or ``name``. ``waveMaxFailures`` has the failure
-    budget of each wave, from the first one.
-    With ``hold``, it holds after each wave, or those with these numbers from 1, until it is
-    continued; with ``"check"``, until the operator's check of the wave succeeds.
+    Attributes:
+        dry_run: True to change nothing, and return what a run would find.
+        rehearse: With `dry_run`: true to execute the pending revisions, and roll them back.
+        plan_id: The id of the plan of a dry run: the run is exactly this plan, or is rejected.
+        passed_only: With `plan_id`: true to leave out the tenants that a rehearsal has not passed.
     """
+
+    represents: ClassVar[type] = RunOptions
 
     tenant_ids: list[UUID] | UnsetType = UNSET
     retry_of: UUID | UnsetType = UNSET
@@ -74,19 +73,34 @@ class ContinueRequest(Schema, frozen=True, forbid_unknown_fields=True):
 
 
 class HistoryRequest(Schema, frozen=True):
-    """The details of a run to include."""
+    """The details of a run to include.
+
+    Attributes:
+        details: Of which tenants the results are included.
+    """
 
     details: Details = Details.ALL
 
 
 class HistoryPageRequest(PageRequest, frozen=True):
-    """Which page of the history, and which details of each run."""
+    """Which page of the history, and which details of each run.
+
+    Attributes:
+        details: Of which tenants the results are included.
+    """
 
     details: Details = Details.ALL
 
 
 class MigrationDetailResponse(Schema, frozen=True):
-    """The result of one customer, in the response of migrate-all."""
+    """The result of one customer, in the response of migrate-all.
+
+    Attributes:
+        status: ``success`` or ``failed``.
+        error: Why it failed, or was not attempted; null for a success.
+    """
+
+    represents: ClassVar[type] = RunTenant
 
     tenant_id: UUID = field(name="customerId")
     tenant_name: str = field(name="customerName")
@@ -102,8 +116,13 @@ class MigrationDetailResponse(Schema, frozen=True):
 class MigrationResultTotals(Schema, frozen=True):
     """The result of a run, without its details.
 
-    If the run has not ended, because it holds after the wave ``holdingWave``, it also has ``runId``
-    and ``heldBecause``.
+    Attributes:
+        total_count: The number of tenants in the run.
+        success_count: The tenants at the head revision, also those where nothing was pending.
+        failed_count: The tenants that failed, or were not attempted.
+        run_id: The run, if it has not ended because it holds after a wave.
+        holding_wave: The wave after which it holds, from 1.
+        held_because: Why it holds.
     """
 
     total_count: int = field(name="total")
@@ -121,7 +140,11 @@ class MigrationResultTotals(Schema, frozen=True):
 
 
 class MigrationResultResponse(MigrationResultTotals, frozen=True):
-    """The result of a run."""
+    """The result of a run.
+
+    Attributes:
+        details: The result of each tenant, in the order of their creation.
+    """
 
     details: list[MigrationDetailResponse]
 
@@ -132,7 +155,16 @@ class MigrationResultResponse(MigrationResultTotals, frozen=True):
 
 
 class MigrationRunDetailResponse(Schema, frozen=True):
-    """The result of one customer, in the history."""
+    """The result of one customer, in the history.
+
+    Attributes:
+        state: ``Success`` or ``Failed``; before the end ``Waiting`` for its wave, or ``Pending``.
+        error: Why it failed, or was not attempted; null for a success.
+        started_at: When it was started; for one that was not attempted, when it was given up.
+        finished_at: When it ended; null before.
+    """
+
+    represents: ClassVar[type] = RunTenant
 
     tenant_id: UUID = field(name="customerId")
     tenant_name: str = field(name="customerName")
@@ -151,9 +183,16 @@ class WaitingForResponse(AwayServer, Schema, frozen=True):
 class MigrationRunStateResponse(Schema, frozen=True):
     """One recorded call of migrate-all, without its details.
 
-    It has ``waitingFor`` only while tenants wait for a server, ``planId`` only if it has a plan,
-    ``heldBecause`` only while it is holding, and ``holdingWave`` only after that wave.
+    Attributes:
+        success_count: The tenants at the head revision, also those where nothing was pending.
+        triggered_by: Who started it, as in the audit log.
+        plan_id: The plan that it runs; omitted without one.
+        held_because: Why it is holding; omitted if it is not.
+        waiting_for: The tenant servers that do not answer; omitted if no tenant waits for one.
+        holding_wave: The wave after which it holds, from 1; omitted otherwise.
     """
+
+    represents: ClassVar[type] = MigrationRun
 
     id: UUID
     started_at: datetime
@@ -174,7 +213,11 @@ class MigrationRunStateResponse(Schema, frozen=True):
 
 
 class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
-    """One recorded call of migrate-all."""
+    """One recorded call of migrate-all.
+
+    Attributes:
+        details: The result of each tenant that has ended, in the order of their creation.
+    """
 
     details: list[MigrationRunDetailResponse]
 
@@ -190,85 +233,10 @@ class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
         return cls.of(run, details=details, **planned(run), waiting_for=waiting_for(activity))
 
 
-class MigrationPreviewDetailResponse(Schema, frozen=True):
-    """What a run would find at one customer."""
-
-    tenant_id: UUID = field(name="customerId")
-    tenant_name: str = field(name="customerName")
-    current_revision: str | None
-    pending_migrations: str | None
-    error: str | None
-
-
-class FindingResponse(Schema, frozen=True):
-    """A hint: a statement can block requests, lose data, fail, or break the running release.
-
-    ``statementNumber`` is the place of the statement in the revision, from 1. ``table`` is null if
-    the statement names none.
-    """
-
-    rule: str
-    message: str
-    statement_number: int
-    table: str | None
-
-
-class PendingRevisionResponse(Schema, frozen=True):
-    """A pending revision, and the SQL that a run would send.
-
-    ``sql`` is null for a revision that is not recorded: it runs ``live``, or outside a transaction
-    (``autocommit``), for the ``liveReason``, and has no ``findings``. With ``isCut``, the rest of a
-    long text is left out.
-    """
-
-    revision: str
-    engine: str
-    runs_as: RunsAs
-    live_reason: str | None
-    sql: str | None
-    is_cut: bool
-    findings: list[FindingResponse]
-
-
-class DurationResponse(Schema, frozen=True):
-    """How long earlier customers took for these revisions, in milliseconds."""
-
-    pending_migrations: str
-    median_ms: int
-    tenant_count: int = field(name="customerCount")
-
-
-class PlanReference(Schema, frozen=True):
-    """A stored plan, and the hash of all that a run of it depends on."""
-
-    id: UUID
-    digest: str
-
-
-class MigrationPreviewResponse(Schema, frozen=True):
-    """What a run would find: the answer to ``dryRun``.
-
-    ``expectedMs`` is by the durations of earlier customers, in the answering process alone;
-    null if some are not known. ``plan`` can be started; it is null if the files of the revisions
-    cannot be read, or were replaced during the dry run.
-    """
-
-    total: int
-    pending: int
-    up_to_date: int
-    failed: int
-    details: list[MigrationPreviewDetailResponse]
-    revisions: list[PendingRevisionResponse]
-    durations: list[DurationResponse]
-    expected_ms: int | None
-    plan: PlanReference | None
-
-
 class FailureCauseResponse(Schema, frozen=True):
-    """Errors of one kind, and a customer that has one.
+    """Errors of one kind, and a customer that has one."""
 
-    ``left`` counts the customers that exist and have not been migrated since.
-    """
+    represents: ClassVar[type] = Cause
 
     cause: str
     count: int
@@ -281,18 +249,16 @@ class FailureCauseList(ListResponse[FailureCauseResponse], frozen=True):
 
 
 class RevisionCountResponse(PlacedCount, Schema, frozen=True):
-    """How many customers were last seen at a revision; null: never seen.
-
-    ``failing`` of them failed in the latest attempt to migrate them. Of the others, the schema of
-    ``drifted`` differs from that of the revision.
-    """
+    """How many customers were last seen at a revision."""
 
 
 class SchemaStatusResponse(SchemaStatus, Schema, frozen=True):
     """Where the databases of the active customers were last seen.
 
-    ``failing`` and ``drifted`` customers are also counted where they were last seen. Migration
-    runs leave out ``suspended`` and ``readOnly`` ones, which are not in ``total``.
+    Migration runs leave out suspended and read-only ones.
+
+    Attributes:
+        revisions: How many tenants are at each revision.
     """
 
     revisions: list[RevisionCountResponse]
@@ -318,19 +284,29 @@ def holding(run: MigrationRun) -> dict[str, Any]:
 
 
 class RunPageRequest(PageRequest, frozen=True):
-    """Which page of the runs; ``isFinished`` leaves out the others."""
+    """Which page of the runs.
+
+    Attributes:
+        is_finished: True for runs that have ended, false for the others. Omitted: both.
+    """
 
     is_finished: bool | None = None
 
 
 class RunTenantsRequest(Schema, frozen=True):
-    """Which tenants of a run: all that have ended, or only those that failed."""
+    """Which tenants of a run.
+
+    Attributes:
+        only_failed: True for those that failed, false for all that have ended.
+    """
 
     only_failed: bool = False
 
 
 class InWorkResponse(Schema, frozen=True):
     """A customer that is being migrated, and since when."""
+
+    represents: ClassVar[type] = TenantInWork
 
     tenant_id: UUID = field(name="customerId")
     tenant_name: str = field(name="customerName")
@@ -345,14 +321,21 @@ class WaveDetailResponse(Wave, Schema, frozen=True):
 class RunResponse(Schema, frozen=True):
     """One migration run.
 
-    ``failedCount`` includes ``notAttemptedCount``. It has ``waitingFor`` only while tenants wait
-    for a server, ``inWork`` only while some are being migrated, ``heldBecause`` only while no
-    process has the files of its plan, and ``waveDetails``, one for each of ``waves``, only if a
-    wave names its customers or has a failure budget.
-    for a server, ``inWork`` only while some are being migrated, and ``heldBecause`` only while it
-    is holding: after the wave ``holdingWave``, or because no process has the files of its plan.
-    ``holds`` are the waves after which it holds.
+    Attributes:
+        state: ``running``, ``holding``, ``stopping`` or ``cancelling``; at its end ``success``,
+            ``failed``, ``stopped`` (by its failure budget or its last wave) or ``cancelled``.
+        success_count: The tenants at the head revision, also those where nothing was pending.
+        triggered_by: Who started it, as in the audit log.
+        label: A label for the history; null without one.
+        held_because: Why it is holding: after a wave, or because no process has the files of its
+            plan; omitted if it is not.
+        waiting_for: The tenant servers that do not answer; omitted if no tenant waits for one.
+        in_work: The tenants that are being migrated; omitted if there are none.
+        holding_wave: The wave after which it holds, from 1; omitted otherwise.
+        wave_details: One for each wave; omitted if no wave names its tenants or has a budget.
     """
+
+    represents: ClassVar[type] = MigrationRun
 
     id: UUID
     state: RunState
@@ -396,7 +379,13 @@ class RunPage(PageResponse[RunResponse], frozen=True):
 
 
 class RunTenantResponse(Schema, frozen=True):
-    """The result of one customer in a run. One that was not attempted is unchanged."""
+    """The result of one customer in a run. One that was not attempted is unchanged.
+
+    Attributes:
+        is_attempted: False if the run has not started the tenant.
+    """
+
+    represents: ClassVar[type] = MigrationRunDetailResponse
 
     tenant_id: UUID = field(name="customerId")
     tenant_name: str = field(name="customerName")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
 from msgspec import field
@@ -11,11 +11,8 @@ from tenantry.catalog.stored_plans import PlanCause, PlanTenant, StoredPlan
 from tenantry.catalog.waves import CREATION
 from tenantry.fleet.pending_revisions import planned_revisions
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
-from tenantry.schemas.migrations import (
-    Details,
-    MigrationPreviewDetailResponse,
-    PendingRevisionResponse,
-)
+from tenantry.schemas.migrations import Details
+from tenantry.schemas.previews import MigrationPreviewDetailResponse, PendingRevisionResponse
 
 # Options that earlier releases have not stored.
 _LATER = {"order": CREATION, "wave_max_failures": None}
@@ -26,7 +23,11 @@ class PlanPageRequest(PageRequest, frozen=True):
 
 
 class PlanRequest(Schema, frozen=True):
-    """The details of a plan to include."""
+    """The details of a plan to include.
+
+    Attributes:
+        details: Which tenants are included.
+    """
 
     details: Details = Details.ALL
 
@@ -34,10 +35,14 @@ class PlanRequest(Schema, frozen=True):
 class PlanResponse(Schema, frozen=True):
     """What a dry run or a rehearsal has found, to be run exactly so.
 
-    ``digest`` is a hash of all that a run of it depends on. ``pendingCount`` customers have pending
-    revisions and no error; a rehearsal has executed those of ``passedCount`` and rolled them back.
-    ``runId`` is the run that was started with it, or null.
+    Attributes:
+        waves: The waves of the run, as they were requested; null without waves.
+        max_failures: The failure budget, as it was requested; null without a limit.
+        only_behind: Whether tenants at the head are left out.
+        retry_of: The earlier run of which it retries the failures; null if it is no retry.
     """
+
+    represents: ClassVar[type] = StoredPlan
 
     id: UUID
     digest: str
@@ -78,13 +83,18 @@ class PlanPage(PageResponse[PlanResponse], frozen=True):
 
 
 class PlannedRevisionResponse(PendingRevisionResponse, frozen=True):
-    """A pending revision of a plan; ``sqlSha256`` is the hash of all its SQL, as far as known."""
+    """A pending revision of a plan."""
 
     sql_sha256: str | None
 
 
 class PlannedFileResponse(Schema, frozen=True):
-    """A file that the revisions of a plan consist of, and a hash of its content."""
+    """A file that the revisions of a plan consist of, and a hash of its content.
+
+    Attributes:
+        name: Its path below the folder of the revisions.
+        sha256: The SHA-256 of its content, in hex.
+    """
 
     name: str
     sha256: str
@@ -93,13 +103,22 @@ class PlannedFileResponse(Schema, frozen=True):
 class PlanCauseResponse(Schema, frozen=True):
     """How many customers of a plan have errors of one kind, and one that has it."""
 
+    represents: ClassVar[type] = PlanCause
+
     cause: str
     count: int
     sample_tenant_id: UUID = field(name="sampleCustomerId")
 
 
 class PlanDetailResponse(PlanResponse, frozen=True):
-    """A plan with its revisions, its files, the causes of errors, and each customer."""
+    """A plan with its revisions, its files, the causes of errors, and each customer.
+
+    Attributes:
+        revisions: The pending revisions, once for each engine.
+        files: The files of the revisions.
+        causes: The causes of errors, the commonest first; at most 1,000.
+        details: What was found at each tenant, in the order of their creation.
+    """
 
     revisions: list[PlannedRevisionResponse]
     files: list[PlannedFileResponse]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from uuid import UUID
 
 import msgspec
@@ -32,11 +32,9 @@ SizeBytesMax = Annotated[int, Meta(ge=0, le=SIZE_BYTES_MAX)]
 
 
 class TenantResponse(Schema, frozen=True):
-    """One customer.
+    """One customer."""
 
-    With ``failingRunId``, the latest attempt to migrate it failed in that run; with ``driftedAt``,
-    its schema was found to differ from that of its revision.
-    """
+    represents: ClassVar[type] = Tenant
 
     id: UUID
     name: str
@@ -59,7 +57,14 @@ class TenantResponse(Schema, frozen=True):
 
 
 class CreateTenantRequest(Schema, frozen=True):
-    """A new customer."""
+    """A new customer.
+
+    Attributes:
+        name: One line of 1 to 100 characters that no other tenant has; upper and lower case are the
+            same.
+        owner: The first user.
+        modules: The keys of its modules. Omitted: all.
+    """
 
     name: str
     owner: CreateUserRequest
@@ -67,7 +72,12 @@ class CreateTenantRequest(Schema, frozen=True):
 
 
 class CreatedTenantResponse(TenantResponse, frozen=True):
-    """A new customer, with its first API key, which is shown this once, and its owner."""
+    """A new customer, with its first API key, which is shown this once, and its owner.
+
+    Attributes:
+        api_key: The secret of its first API key, which is sent as `X-Api-Key`.
+        owner: The first user.
+    """
 
     api_key: str
     owner: TenantUserProfile
@@ -80,7 +90,18 @@ class CreatedTenantResponse(TenantResponse, frozen=True):
 
 
 class UpdateTenantRequest(Schema, frozen=True):
-    """What is to change of a customer; what is left out stays."""
+    """What is to change of a customer; what is left out stays.
+
+    Attributes:
+        name: A new name: one line of 1 to 100 characters that no other tenant has.
+        is_active: False suspends it: its credentials are rejected. True activates it.
+        is_read_only: True rejects writes to its data. False migrates it to the head, and accepts
+            them again.
+        modules: The keys of all its modules from now on.
+        requests_per_minute: For its API keys together, and for its users and McpTokens together; 0
+            for the limit of the settings.
+        size_bytes_max: The size limit of its database in bytes; 0 for the limit of the settings.
+    """
 
     name: str | UnsetType = UNSET
     is_active: bool | UnsetType = UNSET
@@ -91,7 +112,13 @@ class UpdateTenantRequest(Schema, frozen=True):
 
 
 class TenantPageRequest(PageRequest, frozen=True):
-    """Which page of which customers."""
+    """Which page of which customers.
+
+    Attributes:
+        search: Part of a name, or a whole id; upper and lower case are the same.
+    """
+
+    represents: ClassVar[type] = Filters
 
     search: str | None = None
     is_active: bool | None = None
@@ -109,8 +136,13 @@ class TenantPageRequest(PageRequest, frozen=True):
 class AppliedRevisionResponse(Schema, frozen=True):
     """A revision in a customer's database.
 
-    Without ``hasRun``, no run in the history has the id ``runId``: the revision was applied when
-    the customer was created.
+    Attributes:
+        stream: ``tenantry``, or ``user`` for yours.
+        revision: Its id.
+        run_id: The run that applied it; see `has_run`.
+        has_run: False if no run in the history has this id: the revision was applied when the
+            tenant was created.
+        applied_at: When it was applied.
     """
 
     stream: str
@@ -121,7 +153,14 @@ class AppliedRevisionResponse(Schema, frozen=True):
 
 
 class FailureResponse(Schema, frozen=True):
-    """Why the latest attempt to migrate a customer failed."""
+    """Why the latest attempt to migrate a customer failed.
+
+    Attributes:
+        run_id: The run that failed.
+        cause: What the error has in common with those of other tenants; null if it is not known.
+        error: The error, for people; null if it is not known.
+        finished_at: When the attempt ended; null if that is not known.
+    """
 
     run_id: UUID
     cause: str | None
@@ -130,10 +169,11 @@ class FailureResponse(Schema, frozen=True):
 
 
 class TenantMigrationsResponse(Schema, frozen=True):
-    """What was applied to a customer's database, the newest first.
+    """What was applied to a customer's database.
 
-    ``failure`` is null unless the latest attempt failed. ``items`` is null if the database cannot
-    be read.
+    Attributes:
+        items: The last 200 revisions, the newest first; null if the database cannot be read.
+        failure: Why the latest attempt failed; null unless it did.
     """
 
     items: list[AppliedRevisionResponse] | None
@@ -141,13 +181,18 @@ class TenantMigrationsResponse(Schema, frozen=True):
 
 
 class NewPostResponse(NewPost, Schema, frozen=True):
-    """One of the newest posts of a customer; ``publishedAt`` is null for a draft."""
+    """One of the newest posts of a customer."""
 
 
 class ContentResponse(Schema, frozen=True):
-    """The size of a customer's database, and its posts: all counted, the newest listed.
+    """The size of a customer's database, and its posts.
 
-    ``sizeBytesMax`` is the size beyond which content is rejected; null for none.
+    Attributes:
+        size_bytes: The size of the database in bytes; on SQLite, of its used pages.
+        size_bytes_max: The size in bytes beyond which content is rejected; null for none.
+        post_count: How many posts there are, with drafts.
+        published_count: How many of them are published.
+        posts: The newest 10, with drafts.
     """
 
     size_bytes: int
@@ -160,7 +205,9 @@ class ContentResponse(Schema, frozen=True):
 class TenantOverviewResponse(Schema, frozen=True):
     """When a credential of a customer was last used, and what its database holds.
 
-    ``contents`` is null if the database cannot be read.
+    Attributes:
+        last_used_at: When a credential was last used, to the minute or so; null if none was.
+        contents: What the database holds; null if it cannot be read.
     """
 
     last_used_at: datetime | None
@@ -168,7 +215,11 @@ class TenantOverviewResponse(Schema, frozen=True):
 
 
 class TenantMapRequest(Schema, frozen=True):
-    """From which customer on: the one after this id, in the order of their creation."""
+    """From which customer on, in the order of their creation.
+
+    Attributes:
+        after: The id of the last tenant that was received. Omitted: from the first.
+    """
 
     after: UUID | None = None
 
@@ -176,9 +227,15 @@ class TenantMapRequest(Schema, frozen=True):
 class MapTenantResponse(Schema, frozen=True):
     """One customer on the map of the fleet.
 
-    ``place`` is by the revision at which it was last seen. With ``cause``, the latest attempt to
-    migrate it failed; with ``driftedAt``, its schema differs from that of its revision.
+    Attributes:
+        place: Where the last known revision is: ``head``, ``behind`` (older), or ``unknown``.
+        revision: The last known revision; null if it was never seen.
+        server: The name of its tenant server.
+        cause: What the error of the latest attempt to migrate it has in common with others; null if
+            the attempt did not fail.
     """
+
+    represents: ClassVar[type] = Tenant
 
     id: UUID
     name: str
@@ -193,7 +250,13 @@ class MapTenantResponse(Schema, frozen=True):
 
 
 class TenantMapResponse(Schema, frozen=True):
-    """Customers in the order of their creation, and the id to continue after; null at the end."""
+    """Customers in the order of their creation.
+
+    Attributes:
+        head: The revision where they should be.
+        items: At most 5,000 tenants.
+        next_after: The id to continue after; null at the end.
+    """
 
     head: str
     items: list[MapTenantResponse]
@@ -226,19 +289,33 @@ class TenantPage(PageResponse[TenantResponse], frozen=True):
 
 
 class ExportTenantRequest(Schema, frozen=True):
-    """The format of the rows: JSON lines, or CSV."""
+    """The format of the rows.
+
+    Attributes:
+        format: JSON lines, or CSV.
+    """
 
     format: RowFormat = RowFormat.JSON_LINES
 
 
 class DeleteTenantRequest(Schema, frozen=True):
-    """The exact name of the customer to delete."""
+    """The exact name of the customer to delete.
+
+    Attributes:
+        name: Its name, as a confirmation.
+    """
 
     name: str
 
 
 class DeletedTenantResponse(Schema, frozen=True):
-    """A deleted customer, and after when its database is removed."""
+    """A deleted customer.
+
+    Attributes:
+        name: The name that it had.
+        deleted_at: When it was deleted.
+        purged_after: After when its database is removed; until then it can be undeleted.
+    """
 
     id: UUID
     name: str
@@ -263,18 +340,30 @@ class DeletedTenantPage(PageResponse[DeletedTenantResponse], frozen=True):
 
 
 class UndeleteTenantRequest(Schema, frozen=True):
-    """A new name for the customer, if another one has its name by now."""
+    """A new name for the customer, if another one has its name by now.
+
+    Attributes:
+        name: One line of 1 to 100 characters. Omitted: the name that it had.
+    """
 
     name: str | UnsetType = UNSET
 
 
 class PurgeTenantRequest(Schema, frozen=True):
-    """The exact name of the deleted customer to remove for good."""
+    """The exact name of the deleted customer to remove for good.
+
+    Attributes:
+        name: Its name, as a confirmation.
+    """
 
     name: str
 
 
 class ModuleList(Schema, frozen=True):
-    """The active modules of a tenant."""
+    """The active modules of a tenant.
+
+    Attributes:
+        items: The modules, of which others are rejected with 403.
+    """
 
     items: list[Module]

@@ -1,6 +1,7 @@
 """Logins, users and their profiles, and admins."""
 
 from datetime import datetime
+from typing import ClassVar
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
@@ -10,7 +11,11 @@ from tenantry.schemas.base import ListResponse, PageResponse, Schema
 
 
 class LoginRequest(Schema, frozen=True):
-    """An e-mail address and a password."""
+    """An e-mail address and a password.
+
+    Attributes:
+        password: The password, at most 1,024 characters.
+    """
 
     email: str
     password: str
@@ -21,13 +26,24 @@ class LoginResult(IssuedToken, Schema, frozen=True):
 
 
 class LogoutRequest(Schema, frozen=True):
-    """Which sessions to end: this one, or all of the caller's."""
+    """Which sessions to end: this one, or all of the caller's.
+
+    Attributes:
+        everywhere: True to end all sessions of the caller, false for this one.
+    """
 
     everywhere: bool = False
 
 
 class ChangePasswordRequest(Schema, frozen=True):
-    """The current password, and the new one. McpTokens end unless they are kept."""
+    """The current password, and the new one. McpTokens end unless they are kept.
+
+    Attributes:
+        current_password: The password until now.
+        new_password: At least as long as the settings say (`TENANTRY_PASSWORD_MIN_LENGTH`: 8), at
+            most 1,024 characters, and no common one.
+        keep_mcp_tokens: True to keep the McpTokens that are bound to the caller valid.
+    """
 
     current_password: str
     new_password: str
@@ -42,7 +58,11 @@ class UpdateProfileRequest(Schema, frozen=True):
 
 
 class TenantUserProfile(Schema, frozen=True):
-    """A user as others may see them."""
+    """A user as others may see them.
+
+    Attributes:
+        is_active: False for a suspended user, who cannot log in.
+    """
 
     id: UUID
     email: str
@@ -56,7 +76,12 @@ class TenantUserPage(PageResponse[TenantUserProfile], frozen=True):
 
 
 class CreateUserRequest(Schema, frozen=True):
-    """A new user."""
+    """A new user.
+
+    Attributes:
+        password: At least as long as the settings say (`TENANTRY_PASSWORD_MIN_LENGTH`: 8), at most
+            1,024 characters, and no common one.
+    """
 
     email: str
     full_name: str
@@ -64,7 +89,13 @@ class CreateUserRequest(Schema, frozen=True):
 
 
 class UpdateUserRequest(Schema, frozen=True):
-    """What is to change of a user; what is left out stays."""
+    """What is to change of a user; what is left out stays.
+
+    Attributes:
+        is_active: False suspends the user, and ends the sessions; true activates.
+        password: A new password, with which all sessions of the user end. The rules are those of a
+            new user.
+    """
 
     full_name: str | UnsetType = UNSET
     email: str | UnsetType = UNSET
@@ -73,7 +104,11 @@ class UpdateUserRequest(Schema, frozen=True):
 
 
 class AdminResponse(Schema, frozen=True):
-    """An admin."""
+    """An admin.
+
+    Attributes:
+        is_active: False for a suspended admin, who cannot log in.
+    """
 
     id: UUID
     email: str
@@ -88,12 +123,20 @@ class AdminList(ListResponse[AdminResponse], frozen=True):
 class CreateAdminRequest(Schema, frozen=True):
     """A new admin."""
 
+    represents: ClassVar[type] = CreateUserRequest
+
     email: str
     password: str
 
 
 class UpdateAdminRequest(Schema, frozen=True):
-    """The changes of an admin; omitted members are not changed."""
+    """The changes of an admin; omitted members are not changed.
+
+    Attributes:
+        is_active: False suspends the admin, and ends the sessions; true activates.
+        password: A new password, with which all sessions of the admin end. The rules are those of a
+            new admin.
+    """
 
     is_active: bool | UnsetType = UNSET
     password: str | UnsetType = UNSET

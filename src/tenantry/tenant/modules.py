@@ -18,7 +18,13 @@ class UnknownModule(Invalid):
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A part of the product that can be activated for a tenant."""
+    """A part of the product that can be activated for a tenant.
+
+    Attributes:
+        key: What requests name it by.
+        name: Its name, for people.
+        description: What it is for.
+    """
 
     key: str
     name: str

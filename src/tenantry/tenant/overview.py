@@ -28,7 +28,13 @@ _database_size = sql_function(
 
 
 class NewPost(msgspec.Struct, frozen=True, rename="camel"):
-    """A post; `published_at` is None for a draft."""
+    """A post.
+
+    Attributes:
+        title: One line, at most 200 characters.
+        author_name: The name of the author when the post was written; empty without a user.
+        published_at: When it was published; None for a draft.
+    """
 
     id: UUID
     title: str

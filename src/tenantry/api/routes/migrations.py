@@ -23,12 +23,12 @@ from tenantry.schemas.migrations import (
     HistoryPageRequest,
     HistoryRequest,
     MigrateAllRequest,
-    MigrationPreviewResponse,
     MigrationResultResponse,
     MigrationRunPage,
     MigrationRunResponse,
     SchemaStatusResponse,
 )
+from tenantry.schemas.previews import MigrationPreviewResponse
 from tenantry.services import Services
 
 
@@ -45,7 +45,11 @@ from tenantry.services import Services
 async def migrate_all(
     ctx: AdminContext, services: Services, request: MigrateAllRequest, *, prefer: str
 ) -> Source | MigrationPreviewResponse | Reply:
-    """Migrate every active tenant."""
+    """Migrate every active tenant.
+
+    The run continues if the client disconnects; it is in the history. With `dryRun`, nothing is
+    changed: the response says what a run would find, and has a plan that can be started.
+    """
     if request.dry_run and request.plan_id is not None:
         raise BadRunOptions("`dryRun` makes a new plan: leave out `plan`.")
     if request.dry_run:
@@ -114,7 +118,11 @@ async def show_events(
     last_event_id: str,
     readmit: Callable[[], Awaitable[object]],
 ) -> Source:
-    """Stream the events of a migration run."""
+    """Stream the events of a migration run.
+
+    The data of an event `run` is a `RunResponse`, that of `tenant` a `RunTenantResponse`. The
+    stream ends with the run, or when the caller loses access.
+    """
     updates = services.watchers.watch(run_id, after=sequence_of(last_event_id))
     return events_of(updates, readmit)
 

@@ -136,6 +136,8 @@ class Difference(msgspec.Struct, frozen=True):
     """An object that two schemas do not have in common.
 
     Attributes:
+        kind: The kind of object, such as ``table``, ``column`` or ``index``.
+        name: Its name, with that of its table if it has one.
         expected: Its properties; None if there should be none.
         found: Its properties; None if there is none.
     """

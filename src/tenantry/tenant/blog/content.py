@@ -26,7 +26,18 @@ class PostStatus(StrEnum):
 
 
 class PublicPostSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """A published post in a list."""
+    """A published post in a list.
+
+    Attributes:
+        title: One line, at most 200 characters.
+        slug: The part of the post's URL; no two posts of a tenant have the same.
+        excerpt: The beginning of the text, or what its author wrote instead; at most 500
+            characters.
+        author_name: The name of the author when the post was written; empty without a user.
+        tags: At most 20.
+        published_at: When it was published.
+        updated_at: When it was last changed, published or withdrawn.
+    """
 
     id: UUID
     title: str
@@ -39,13 +50,28 @@ class PublicPostSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PublicPost(PublicPostSummary, frozen=True):
-    """A complete published post."""
+    """A complete published post.
+
+    Attributes:
+        content: The whole text, as it was written; at most 1,000,000 characters.
+    """
 
     content: str
 
 
 class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """A post in a list, for editors; `published_at` is None for a draft."""
+    """A post in a list, for editors; `published_at` is None for a draft.
+
+    Attributes:
+        title: One line, at most 200 characters.
+        slug: The part of the post's URL; no two posts of a tenant have the same.
+        excerpt: The beginning of the text, or what its author wrote instead; at most 500
+            characters.
+        author_name: The name of the author when the post was written; empty without a user.
+        tags: At most 20.
+        published_at: When it was published; None for a draft.
+        updated_at: When it was last changed, published or withdrawn.
+    """
 
     id: UUID
     title: str
@@ -59,6 +85,10 @@ class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Post(PostSummary, frozen=True):
-    """A complete post, for editors."""
+    """A complete post, for editors.
+
+    Attributes:
+        content: The whole text, as it was written; at most 1,000,000 characters.
+    """
 
     content: str
