@@ -36,6 +36,7 @@ class AlembicFolder:
         below: str = "",
         signature: str = "",
         head: str = "",
+        undo: str | None = None,
     ) -> Path:
         """Add a revision after the last one; its id is the part of *name* before ``_``.
 
@@ -46,6 +47,7 @@ class AlembicFolder:
             below: A folder in ``versions``.
             signature: The parameters of ``upgrade``.
             head: The lines above the function.
+            undo: Of its ``downgrade``, if it has one.
         """
         revision = name.partition("_")[0]
         text = (
@@ -53,6 +55,8 @@ class AlembicFolder:
             f"revision = {revision!r}\ndown_revision = {down or self.last!r}\n\n"
             f"{dedent(head)}\n\ndef upgrade({signature}):\n{indent(dedent(body), '    ')}\n"
         )
+        if undo is not None:
+            text += f"\n\ndef downgrade({signature}):\n{indent(dedent(undo), '    ')}\n"
         file = self.write(name, text, below=below)
         self.last = revision
         return file

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from tenantry.catalog import runs, tenant_list
+from tenantry.catalog import run_results, runs, tenant_list
 from tenantry.catalog.activity import activity_of
 from tenantry.catalog.runs import MigrationRun, RunState
 from tenantry.catalog.tenant_counts import Filters
@@ -66,7 +66,7 @@ class TestFailing:
             assert await failing(services) == ids(made[1])
             found = await status(services)
             assert (found.total, found.up_to_date, found.failing) == (4, 3, 1)
-            causes = await runs.failure_causes(services.catalog, first.id)
+            causes = await run_results.failure_causes(services.catalog, first.id)
             assert [(one.count, one.left) for one in causes] == [(2, 1)]
 
     async def test_is_on_the_map(self, gated: Settings, gate: Gate):
@@ -108,7 +108,7 @@ class TestRetry:
             gate.open()
             spoil(services, made[1], made[3])
             first = await run(services, RunOptions(waves=[3]))
-            causes = await runs.failure_causes(services.catalog, first.id)
+            causes = await run_results.failure_causes(services.catalog, first.id)
             assert [one.count for one in causes] == [1, 1]
             exists = next(one.cause for one in causes if "already exists" in one.cause)
 

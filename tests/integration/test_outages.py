@@ -13,7 +13,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tenantry.catalog import runs
+from tenantry.catalog import run_results, runs
 from tenantry.catalog.activity import activity_of
 from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
 from tenantry.catalog.tenants import Tenant
@@ -247,7 +247,7 @@ class TestServer:
             try:
                 run_id = await fleet.begin(RunOptions())
                 run = await fleet.services.fleet.wait(run_id)
-                causes = await runs.failure_causes(fleet.services.catalog, run_id)
+                causes = await run_results.failure_causes(fleet.services.catalog, run_id)
             finally:
                 await asyncio.to_thread(away.start)
             errors = {item.error for item in await fleet.items(run_id)}

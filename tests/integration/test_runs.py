@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tenantry.catalog import run_claims, run_tenants, runs, tenants, workers
+from tenantry.catalog import run_claims, run_results, run_tenants, runs, tenants, workers
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.cli.printing import progress
@@ -398,7 +398,7 @@ class TestFailureCauses:
         await record(quiet, by, items[5:7], MigrationState.FAILED, "not attempted: run cancelled")
         await record(quiet, by, items[7:])
 
-        found = await runs.failure_causes(quiet.catalog, run_id)
+        found = await run_results.failure_causes(quiet.catalog, run_id)
 
         assert [(one.cause, one.count) for one in found] == [
             (EXISTS, 5),
@@ -422,12 +422,12 @@ class TestFailureCauses:
         assert {one.sample_tenant_id for one in found.causes} <= {
             one.tenant_id for one in found.items
         }
-        assert len(await runs.failure_causes(quiet.catalog, run_id)) == 2
+        assert len(await run_results.failure_causes(quiet.catalog, run_id)) == 2
 
     async def test_are_none_without_failures(self, services: Services):
         run_id = await planned(services)
 
-        assert await runs.failure_causes(services.catalog, run_id) == []
+        assert await run_results.failure_causes(services.catalog, run_id) == []
 
 
 class TestWork:

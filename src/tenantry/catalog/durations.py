@@ -39,7 +39,11 @@ class _Took(msgspec.Struct, frozen=True):
 
 _item = tenant_migration.c
 _newest = (
-    sa.select(migration_run.c.id).order_by(migration_run.c.id.desc()).limit(RUNS_READ_MAX).cte()
+    sa.select(migration_run.c.id)
+    .where(migration_run.c.undoes.is_(None))
+    .order_by(migration_run.c.id.desc())
+    .limit(RUNS_READ_MAX)
+    .cte()
 )
 _TOOK = Statement(
     sa.select(_item.started_at, _item.finished_at)

@@ -49,6 +49,8 @@ class Selection(msgspec.Struct, frozen=True):
         named: The waves that name their tenants: a key of `waves.NAMES`, and its value. With
             `plan_id`, its waves and its order are used.
         order: The order of the tenants in a wave, a key of `waves.ORDERS`.
+        undoes: Only the tenants to which this run may have applied a revision that no run has
+            undone. A failed tenant may have one that the catalog does not know of.
     """
 
     tenant_ids: Sequence[UUID] | None = None
@@ -59,6 +61,7 @@ class Selection(msgspec.Struct, frozen=True):
     has_passed: bool | None = None
     named: tuple[tuple[str, str], ...] = ()
     order: str = CREATION
+    undoes: UUID | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -122,12 +125,23 @@ _is_selected = sa.or_(
         is_frozen(tenant.c.id),
     ),
 )
+_undoes = sa.bindparam("undoes", type_=sa.Uuid)
+_may_be_applied = sa.select(_item.tenant_id).where(
+    _item.run_id == _undoes,
+    sa.or_(_item.state == MigrationState.FAILED.value, _item.applied.is_not(None)),
+)
+_undone = (
+    sa.select(_item.tenant_id)
+    .join(migration_run, _run.id == _item.run_id)
+    .where(_run.undoes == _undoes, _item.state == MigrationState.SUCCESS.value)
+)
 _CONDITIONS = {
     "tenant_ids": is_listed(tenant.c.id, _ids),
     "retry_of": tenant.c.id.in_(_failed_before),
     "head": sa.or_(
         tenant.c.schema_revision.is_distinct_from(_head), tenant.c.failing_run_id.is_not(None)
     ),
+    "undoes": sa.and_(tenant.c.id.in_(_may_be_applied), tenant.c.id.not_in(_undone)),
     "plan_id": plan_tenant.c.plan_id == sa.bindparam("plan_id", type_=sa.Uuid),
     "has_passed": plan_tenant.c.has_passed == sa.bindparam("has_passed", type_=sa.Boolean),
 }
@@ -144,7 +158,7 @@ _ADD = Statement[Any](
         success_count=0,
         failed_count=0,
         **parameters("id", "planner_id", "started_at", "triggered_by", "head", "label", "retry_of"),
-        **parameters("plan_id"),
+        **parameters("plan_id", "undoes"),
     )
 )
 
@@ -264,6 +278,7 @@ async def add(
     label: str | None = None,
     retry_of: UUID | None = None,
     plan_id: UUID | None = None,
+    undoes: UUID | None = None,
 ) -> None:
     """Insert a run without items, which *planner_id* adds. It is hidden until `begin`."""
     await session.execute(
@@ -276,6 +291,7 @@ async def add(
         label=label,
         retry_of=retry_of,
         plan_id=plan_id,
+        undoes=undoes,
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
-from tenantry.catalog.tables import migration_run, tenant, tenant_migration
+from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import NotFound, Unavailable
 from tenantry.kit.pages import Page, Window
@@ -22,9 +22,11 @@ from tenantry.kit.pages import Page, Window
 NOT_ATTEMPTED = "not attempted: "
 """The prefix of the error of a tenant that was not started; the reason follows."""
 CANCELLED = f"{NOT_ATTEMPTED}run cancelled"
+UNDO_OF = "undo of "
+"""The prefix of the head of a run that undoes another one. An older release, which would upgrade
+the tenants, does not know such a head, and leaves the run to other processes."""
 UNFINISHED_MAX = 100
 ENDED_READ_MAX = 500
-CAUSES_MAX = 1_000
 
 
 class MigrationRunNotFound(NotFound):
@@ -80,6 +82,8 @@ class MigrationRun(msgspec.Struct, frozen=True):
         has_check: Whether the operator's check continues it after each wave, if it succeeds.
         holding_wave: The wave that has ended, while the run holds after it; else None.
         check_error: While it holds: why the check has failed; None if it has not.
+        undoes: The run that it undoes; None if it upgrades. Its head is `UNDO_OF` and the head of
+            that run.
     """
 
     id: UUID
@@ -105,6 +109,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
     has_check: bool = False
     holding_wave: int | None = None
     check_error: str | None = None
+    undoes: UUID | None = None
 
     @property
     def held_because(self) -> str | None:
@@ -206,22 +211,6 @@ class Outcome(msgspec.Struct, frozen=True):
     schema_revision: str | None = None
 
 
-class Cause(msgspec.Struct, frozen=True):
-    """Errors of one kind in a run.
-
-    Attributes:
-        cause: What they have in common.
-        count: How many tenants failed of it.
-        sample_tenant_id: One of them.
-        left: How many of them still exist, and have not been migrated since.
-    """
-
-    cause: str
-    count: int
-    sample_tenant_id: UUID
-    left: int
-
-
 _run, _item = migration_run.c, tenant_migration.c
 _RUN_COLUMNS = columns_of(migration_run, MigrationRun)
 _ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
@@ -287,32 +276,6 @@ _ENDED_AFTER = Statement(
     .order_by(_item.sequence)
     .limit(_limit),
     RunTenant,
-)
-_count = sa.func.count()
-_is_left = sa.or_(
-    tenant.c.failing_run_id.is_not(None), tenant.c.schema_revision.is_distinct_from(_run.head)
-)
-_FAILURES = Statement(
-    sa.select(
-        _item.cause,
-        _count.label("count"),
-        # PostgreSQL before 18 cannot compare UUIDs here.
-        sa.cast(sa.func.min(sa.cast(_item.tenant_id, sa.String)), sa.Uuid).label(
-            "sample_tenant_id"
-        ),
-        # A tenant that was not attempted is left until it reaches the head of that run.
-        sa.func.count(sa.case((_is_left, tenant.c.id))).label("left"),
-    )
-    .select_from(
-        tenant_migration.join(migration_run, _run.id == _item.run_id).outerjoin(
-            tenant, tenant.c.id == _item.tenant_id
-        )
-    )
-    .where(of_run, _item.state == MigrationState.FAILED.value)
-    .group_by(_item.cause)
-    .order_by(_count.desc(), _item.cause)
-    .limit(CAUSES_MAX),
-    Cause,
 )
 
 
@@ -393,8 +356,3 @@ async def ended_after(
     because a smaller sequence is never written later.
     """
     return await session.fetch_all(_ENDED_AFTER, run=run_id, number=sequence, limit=limit)
-
-
-async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
-    """Return the causes of the failures in a run, most frequent first, at most `CAUSES_MAX`."""
-    return await session.fetch_all(_FAILURES, run=run_id)

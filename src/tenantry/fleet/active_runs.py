@@ -19,6 +19,7 @@ from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, Progress
 from tenantry.catalog.stored_plans import PlanNotFound
 from tenantry.fleet.approval import file_changes, summary
 from tenantry.fleet.in_flight import InFlight
+from tenantry.fleet.undoing import known_scripts
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.migration.project_files import TooManyFiles
 from tenantry.migration.run_scripts import RunScripts
@@ -210,10 +211,9 @@ class ActiveRuns:
             return None
         if now - check_again_at >= self._pace.orphaned_seconds:  # it was holding, and not polled
             first_seen = now
-        scripts, planned = RunScripts(self._streams()), None
-        if run.plan_id is None:
-            is_known = run.head is None or await asyncio.to_thread(scripts.have, run.head)
-        else:
+        scripts, is_known = await asyncio.to_thread(known_scripts, run, self._streams())
+        planned = None
+        if run.plan_id is not None:
             planned = await _planned_files(catalog, run.plan_id)
             is_known = planned is not None and await asyncio.to_thread(scripts.has, planned)
         if is_known:

@@ -10,7 +10,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.plans import Selected, Selection
 from tenantry.catalog.stored_plans import PlanUsed, StoredPlan
-from tenantry.fleet import approval, run_options
+from tenantry.fleet import approval, run_options, undoing
 from tenantry.fleet.approval import PlanChanged, Rules
 from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
@@ -18,7 +18,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
 from tenantry.migration.project_files import TooManyFiles
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.streams import BadStream
+from tenantry.migration.streams import BadStream, Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class RunDraft:
 
     Attributes:
         options: Its options.
+        scripts: Its scripts.
         head: The revision that its tenants must reach; None if it cannot be read.
         plan_id: Its plan, if it has one.
         selection: With a plan: its tenants; else the options select them.
@@ -35,6 +36,7 @@ class RunDraft:
     """
 
     options: RunOptions
+    scripts: RunScripts
     head: str | None
     plan_id: UUID | None = None
     selection: Selection | None = None
@@ -94,7 +96,7 @@ class Approvals:
         ctx: OperationContext,
         plan_id: UUID,
         given: RunOptions,
-        scripts: RunScripts,
+        streams: Streams,
         *,
         passed_only: bool,
     ) -> RunDraft:
@@ -105,6 +107,7 @@ class Approvals:
         Raises:
             BadRunOptions: One of the *given* options is not that of the plan.
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged, OwnPlan: It cannot be started.
+            Conflict: The run that it undoes cannot be undone; see `undoing.scripts_of`.
         """
         plan = await stored_plans.get(self.catalog, plan_id)
         self.rules.check(ctx, plan)
@@ -117,7 +120,8 @@ class Approvals:
         }
         options = approval.planned_options(plan, given, every)
         planned = {key: one for key, one in every.items() if one.has_passed or not passed_only}
-        head = await head_of(scripts)
+        scripts = await undoing.scripts_of(self.catalog, streams, options)
+        head = await undoing.head_of(self.catalog, scripts)
         await _check_files(plan, scripts, head)
         selected = await self._still_selected(options, head)
         names = {one.tenant_id: one.tenant_name for one in selected}
@@ -128,6 +132,7 @@ class Approvals:
         await _check_files(plan, scripts, head)  # recording the revisions has imported modules
         return RunDraft(
             options,
+            scripts,
             head,
             plan_id=plan_id,
             selection=Selection(plan_id=plan_id, has_passed=True if passed_only else None),
@@ -145,14 +150,6 @@ class Approvals:
             still = replace(options, tenant_ids=named)
             selection = await run_options.select(session, still, head=head)
             return await plans.selected(session, selection, limit=run_options.PREVIEWED_MAX + 1)
-
-
-async def head_of(scripts: RunScripts) -> str | None:
-    """Return the position of the head; None if it cannot be read: then every tenant fails."""
-    try:
-        return str(await asyncio.to_thread(scripts.head))
-    except BadStream:
-        return None
 
 
 async def known_files(scripts: RunScripts) -> dict[str, str] | None:

@@ -28,9 +28,9 @@ from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.runs import MigrationRun, RunContinues
 from tenantry.catalog.session import CatalogSession
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet import run_options
+from tenantry.fleet import run_options, undoing
 from tenantry.fleet.approval import PlanChanged, Rules
-from tenantry.fleet.approvals import Approvals, RunDraft, head_of, known_files
+from tenantry.fleet.approvals import Approvals, RunDraft, known_files
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.run_options import (
@@ -40,11 +40,11 @@ from tenantry.fleet.run_options import (
     BadRunOptions,
     RunOptions,
 )
+from tenantry.fleet.undoing import NothingToUndo
 from tenantry.fleet.worker import Worker
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
 from tenantry.kit.metrics import SUCCESS, Metrics
-from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
 
 # A preview opens as many connections as a run, outside the budget. Further previews wait.
@@ -114,18 +114,21 @@ class Fleet:
             PlanLost: This process was silent for too long.
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged: The plan cannot be started.
             PlanRequired, OwnPlan: The settings demand a plan, or that of another person.
+            RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: The run in
+                ``options.undoes`` cannot be undone.
         """
         self._check(options)
-        scripts = RunScripts(self._streams())
+        options = await undoing.with_undo(self._catalog, options)
         if plan_id is None:
             self._approvals.rules.check(ctx, None)
             if passed_only:
                 raise BadRunOptions("`passedOnly` needs `plan`.")
-            draft = RunDraft(options, await head_of(scripts))
+            scripts = await undoing.scripts_of(self._catalog, self._streams(), options)
+            draft = RunDraft(options, scripts, await undoing.head_of(self._catalog, scripts))
         else:
             async with self._checks:
                 draft = await self._approvals.check(
-                    ctx, plan_id, options, scripts, passed_only=passed_only
+                    ctx, plan_id, options, self._streams(), passed_only=passed_only
                 )
             self._check(draft.options)
         self._planning.add(draft.run_id)
@@ -135,7 +138,7 @@ class Fleet:
             self._planning.discard(draft.run_id)
         if not total:
             self._metrics.count_run(SUCCESS)
-        self._worker.begin(draft.run_id, scripts, draft.files)
+        self._worker.begin(draft.run_id, draft.scripts, draft.files)
         return draft.run_id
 
     def _check(self, options: RunOptions) -> None:
@@ -163,6 +166,7 @@ class Fleet:
                         label=options.label,
                         retry_of=options.retry_of,
                         plan_id=draft.plan_id,
+                        undoes=options.undoes,
                     )
                 else:
                     await plans.hold(session, run_id, self._worker.worker_id)
@@ -181,6 +185,8 @@ class Fleet:
     ) -> None:
         run_id, options = draft.run_id, draft.options
         target = str(run_id)
+        if options.undoes is not None:
+            target = f"{target} undo {options.undoes}"
         if draft.plan_id is not None:
             target = f"{target} plan {draft.plan_id}"  # before the label, which is any text
             await stored_plans.take(session, draft.plan_id, run_id)
@@ -188,6 +194,8 @@ class Fleet:
                 raise PlanChanged
         if options.label:
             target = f"{target} {options.label}"
+        if options.undoes is not None and not total:
+            raise NothingToUndo
         named = {
             at: await waves.count(session, run_id, at) for at, _ in enumerate(options.named_waves)
         }
@@ -239,15 +247,20 @@ class Fleet:
             BadRunOptions: An option breaks a rule, or there are more than `PREVIEWED_MAX` tenants.
             BadText: The label breaks a rule.
             MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
+            RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: The run in
+                ``options.undoes`` cannot be undone.
         """
         self._check(options)
-        scripts = RunScripts(self._streams())
-        head = await head_of(scripts) if options.only_behind else None
+        options = await undoing.with_undo(self._catalog, options)
+        scripts = await undoing.scripts_of(self._catalog, self._streams(), options)
+        head = await undoing.head_of(self._catalog, scripts) if options.only_behind else None
         async with self._catalog.begin() as session:
             selection = await run_options.select(session, options, head=head)
             selected = await plans.selected(session, selection, limit=PREVIEWED_MAX + 1)
             if len(selected) > PREVIEWED_MAX:
                 raise BadRunOptions(TOO_MANY_PREVIEWED)
+            if options.undoes is not None and not selected:
+                raise NothingToUndo
             options.sized_waves(len(selected), Counter(one.wave for one in selected))
             if rehearse:
                 target = options.label or f"{len(selected)} tenants"
@@ -256,11 +269,13 @@ class Fleet:
             before = await known_files(scripts)
             found = await self._previewer.preview(selected, scripts, rehearse=rehearse)
         if before is not None and before == await known_files(scripts):
+            head = await undoing.head_of(self._catalog, scripts)
             plan = await self._approvals.store(
-                ctx, found, options, files=before, head=await head_of(scripts), rehearsed=rehearse
+                ctx, found, options, files=before, head=head, rehearsed=rehearse
             )
             found = replace(found, plan=plan)
-        return await self._with_durations(found)
+        # How long an upgrade took says nothing about its undo.
+        return found if scripts.undo is not None else await self._with_durations(found)
 
     async def _with_durations(self, found: Preview) -> Preview:
         """Add how long earlier tenants took, and the run by that, in this process alone."""

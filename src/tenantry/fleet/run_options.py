@@ -67,6 +67,7 @@ class RunOptions:
             those that failed in their latest attempt. No other tenant's database is opened.
         hold: After which waves the run holds, until it is continued: see `Hold`. It does not hold
             after the last one.
+        undoes: Undo this run, which has ended, in the tenants where it has applied revisions.
     """
 
     tenant_ids: Sequence[UUID] | None = None
@@ -79,6 +80,7 @@ class RunOptions:
     label: str | None = None
     only_behind: bool = False
     hold: Hold = False
+    undoes: UUID | None = None
 
     def check(self) -> None:
         """Check the options as far as possible without the catalog.
@@ -90,6 +92,8 @@ class RunOptions:
             checked_label("label", self.label, chars_max=LABEL_CHARS_MAX)
         if self.cause is not None and self.retry_of is None:
             raise BadRunOptions("`cause` needs `retryOf`.")
+        if self.only_behind and self.undoes is not None:
+            raise BadRunOptions("`onlyBehind` is for a run that migrates forward.")
         if self.tenant_ids is not None and len(self.tenant_ids) > TENANTS_NAMED_MAX:
             raise BadRunOptions(f"`tenantIds` must name at most {TENANTS_NAMED_MAX:,} tenants.")
         if self.max_failures is not None and _least(self.max_failures) < 0:
@@ -205,6 +209,7 @@ async def select(session: CatalogSession, options: RunOptions, *, head: str | No
         head=head,
         named=options.named_waves,
         order=options.order,
+        undoes=options.undoes,
     )
     if options.tenant_ids is None:
         return chosen

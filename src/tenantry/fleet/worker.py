@@ -20,7 +20,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.run_claims import Returned
 from tenantry.catalog.run_tenants import Recorded
-from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
+from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationState, Outcome, RunTenant
 from tenantry.catalog.workers import Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import outcomes
@@ -38,6 +38,7 @@ from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Streams
+from tenantry.migration.undo import MovedOn
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.work.heartbeat import Heartbeat
 
@@ -271,11 +272,9 @@ class Worker:
         started_at = utc_now()
         try:
             found = await self._migrator.read_state(
-                self._url(item), run.scripts.streams, run_id=item.run_id
+                self._url(item), run.scripts.streams, run_id=item.run_id, undo=run.scripts.undo
             )
-            is_done = bool(found.applied) and found.revision == await asyncio.to_thread(
-                run.scripts.head
-            )
+            is_done = bool(found.applied) and await asyncio.to_thread(run.scripts.is_done, found)
         except Exception:  # noqa: BLE001 - the outcome is then that it was not attempted
             _log.info("tenant not inspected", tenant=str(item.tenant_id), exc_info=True)
             return outcomes.not_attempted(item, stop_reason)
@@ -342,6 +341,8 @@ def _outcome_of(
     item = claimed.item
     applied = _names(state, claimed.run) if state else []
     position = str(state.revision) if state else None
+    if isinstance(error, MovedOn) and not applied:
+        return outcomes.not_attempted(item, f"{NOT_ATTEMPTED}{error.message}")
     if error is not None:
         return outcomes.failed(
             item, error, started_at=started_at, applied=applied, position=position

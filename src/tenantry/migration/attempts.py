@@ -9,7 +9,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.kit.retry import backoff_seconds
 from tenantry.migration.errors import is_lock_timeout, is_shared_object_race
 from tenantry.migration.execution import Execution
@@ -102,7 +102,7 @@ class Attempts:
     def state_after(self, execution: Execution, error: Exception) -> SchemaState:
         """Return what is committed in the database after *error*; raise it if that is unknown."""
         try:
-            return replace(execution.read_state(self._run_id), error=error)
+            return replace(execution.read_state(self._run_id, self._scripts.undo), error=error)
         except Exception as unreadable:
             raise error from unreadable
 
@@ -115,15 +115,16 @@ class Attempts:
         state = self._migrate_from_expected(execution) if is_first else None
         if state is None:
             # The log has entries of this run only if the run has begun with this database before.
-            run_id = self._run_id if self.has_sent or not is_first else None
+            is_new = is_first and not self.has_sent
+            run_id = None if is_new and self._scripts.undo is None else self._run_id
             state = self._read_state(execution, run_id)
             self._scripts.expected = (execution.dialect, state.revision)
             self._check_planned(state)
-        while state.revision != self._scripts.head():
-            script = self._following or self._scripts.get(execution.dialect, state.revision)
+        while not self._scripts.is_done(state):
+            script = self._following or self._scripts.script(execution.dialect, state)
             if self._execute(execution, script):
                 # Its rows in the log are committed, so they need not be read again.
-                state = SchemaState(script.stop, [*state.applied, *script.applied])
+                state = state.after(script.stop, script.applied)
             else:
                 state = self._read_state(execution, self._run_id)
                 self._check_planned(state)
@@ -137,6 +138,8 @@ class Attempts:
         """
         if self._planned_from is None or str(state.revision) == self._planned_from:
             return
+        if state.applied and self._scripts.undo is not None:
+            return  # `SchemaState.is_newest`: nothing else has migrated it since it was begun
         if state.applied:
             planned = self._scripts.pending(SchemaRevision.parse(self._planned_from))
             # After an interruption between branches, Alembic can go on in another order.
@@ -150,11 +153,15 @@ class Attempts:
         Raises:
             Exception: Any error of the drivers, if the revision of the database cannot be read.
         """
-        revision = execution.read_state().revision
+        return self._inspect(execution)[0]
+
+    def _inspect(self, execution: Execution) -> tuple[Inspection, SchemaState]:
+        state = execution.read_state(undo=self._scripts.undo)
         try:
-            return Inspection(execution.dialect, revision, self._scripts.pending(revision))
-        except Unavailable as error:  # the revisions cannot be read, or do not contain this one
-            return Inspection(execution.dialect, revision, [], error)
+            pending, error = self._scripts.left(state), None
+        except TenantryError as unknown:  # the revisions cannot be read, or not contain this one
+            pending, error = [], unknown
+        return Inspection(execution.dialect, state.revision, pending, error), state
 
     def rehearse(self, execution: Execution) -> Inspection:
         """Execute the pending revisions, and roll them back.
@@ -163,11 +170,11 @@ class Attempts:
             Exception: Any error of the drivers, if the revision of the database cannot be read.
         """
         while True:
-            found = self.inspect(execution)
+            found, state = self._inspect(execution)
             if found.error is not None or not found.pending:
                 return found
             try:
-                script = self._scripts.get(execution.dialect, found.revision)
+                script = self._scripts.script(execution.dialect, state)
                 script.check_can_roll_back()
                 tried = 0 if script.is_autocommit else len(script.applied)
                 if tried and not self._execute(execution, script, rehearses=True):
@@ -204,7 +211,7 @@ class Attempts:
     def _read_state(self, execution: Execution, run_id: UUID | None) -> SchemaState:
         while True:
             try:
-                return execution.read_state(run_id)
+                return execution.read_state(run_id, self._scripts.undo)
             except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
                 self._pause_at_lock(execution, error)
 
@@ -216,7 +223,7 @@ class Attempts:
         """
         self.has_sent, self._following = True, None
         steps = script.steps(self._run_id, self._timeouts)
-        has_next = script.stop != self._scripts.head()
+        has_next = bool(script.rest)
         wait_ms = self._timeouts.swap_ms
         try:
             execution.execute(steps, wait_ms=wait_ms, rehearses=rehearses, has_next=has_next)

@@ -16,8 +16,8 @@ from tenantry.db.outage_errors import is_missing_table
 from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.guard import Guard
-from tenantry.migration.revisions import upgrade
-from tenantry.migration.schema_state import NoVersion, Schema, SchemaState
+from tenantry.migration.revisions import execute
+from tenantry.migration.schema_state import NoVersion, Schema, SchemaState, Undo
 from tenantry.migration.statements import (
     AutocommitRevision,
     CreatedTypes,
@@ -88,8 +88,10 @@ class Execution(ABC):
         if raw is not None:
             raw.close()
 
-    def read_state(self, run_id: UUID | None = None) -> SchemaState:
+    def read_state(self, run_id: UUID | None = None, undo: Undo | None = None) -> SchemaState:
         """Return the revision of the database, and the revisions that a run, if any, has logged.
+
+        With *undo*, also what can be undone.
 
         Raises:
             NoVersion: The database has no revision of Tenantry.
@@ -97,7 +99,7 @@ class Execution(ABC):
         error: Exception | None = None
         for user_table in dict.fromkeys((self._user_table, None)):
             try:
-                rows = self._fetch(schema_state.find(self.dialect, user_table, run_id))
+                rows = self._fetch(schema_state.find(self.dialect, user_table, run_id, undo))
             except Exception as missing:
                 if not is_missing_table(missing):
                     raise
@@ -221,12 +223,12 @@ class Execution(ABC):
         with alembic_modules.noting(guard.note):
             module = step.code.load()
             if not isinstance(step, AutocommitRevision):
-                upgrade(module, context)
+                execute(step.code, module, context)
             else:
                 block = AutocommitBlock(step, connection, raw, guard)
                 context.block = block.enter
                 with guard.calling(block.before, accepts_commit=live.takes_several(raw)):
-                    upgrade(module, context)
+                    execute(step.code, module, context)
                 block.check_tables()
             context.is_changed()
 

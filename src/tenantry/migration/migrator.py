@@ -23,7 +23,7 @@ from tenantry.migration.execution import Execution
 from tenantry.migration.execution_postgres import PostgresExecution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, SchemaState
+from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, SchemaState, Undo
 from tenantry.migration.scripts import BOOTSTRAP_WAIT_MS, bootstrap, write_stamp
 from tenantry.migration.statements import LockTimeouts
 from tenantry.migration.streams import Streams
@@ -119,15 +119,22 @@ class Migrator:
         return await self._run(url, scripts.streams, work, seconds=left)
 
     async def read_state(
-        self, url: str, streams: Streams, *, run_id: UUID | None = None
+        self,
+        url: str,
+        streams: Streams,
+        *,
+        run_id: UUID | None = None,
+        undo: Undo | None = None,
     ) -> SchemaState:
         """Return the revision of the database at *url*, and what a run, if any, has applied there.
+
+        With *undo*, also what can be undone there.
 
         Raises:
             Exception: Any error of the drivers.
         """
         seconds = self._limits.deadline_seconds
-        work = partial(Execution.read_state, run_id=run_id)
+        work = partial(Execution.read_state, run_id=run_id, undo=undo)
         return await self._run(url, streams, work, seconds=seconds)
 
     async def read_schema(self, url: str, streams: Streams) -> Schema:

@@ -30,7 +30,7 @@ from tenantry.migration import alembic_modules, sql_text
 from tenantry.migration.alembic_modules import VERSION_TABLE, RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.live_code import read_source
-from tenantry.migration.revisions import Revision, line_in, upgrade
+from tenantry.migration.revisions import Revision, execute, line_in
 from tenantry.migration.statements import TypeName
 
 # A revision that computes for longer than this runs live.
@@ -133,8 +133,11 @@ def _record_once(
             module = revision.load()
             if getattr(module, "online", False):
                 return "has online = True"
-            upgrade(
-                module, context, on_shared_op=partial(context.stop, "uses op in another module")
+            execute(
+                revision,
+                module,
+                context,
+                on_shared_op=partial(context.stop, "uses op in another module"),
             )
     except Unrecordable:
         context.reason = context.reason or "uses the default schema or the driver"

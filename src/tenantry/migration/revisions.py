@@ -1,4 +1,4 @@
-"""One revision: its file, and the call of its ``upgrade``.
+"""One revision: its file, and the call of its ``upgrade`` or ``downgrade``.
 
 In Alembic, ``from alembic import op`` is global to the process: two concurrent upgrades write
 into each other's database. Here each execution loads the revision's file as a private module
@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -69,13 +69,36 @@ class RevisionFailed(Exception):
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision of a stream; its file is read once."""
+    """One revision of a stream, which is applied or undone; its file is read once.
+
+    Attributes:
+        down: The revisions that it follows.
+        metadata: The ``target_metadata``: a naming convention, no tables.
+        revealed: The heads of the stream that appear when it is undone; None if it is applied.
+    """
 
     stream: str
     id: str
     down: frozenset[str]
     path: Path
-    metadata: sa.MetaData | None = None  # the ``target_metadata``: a naming convention, no tables
+    metadata: sa.MetaData | None = None
+    revealed: tuple[str, ...] | None = None
+
+    def undone(self, stream: str, revealed: tuple[str, ...]) -> "Revision":
+        """Return this revision to be undone, and to be logged in *stream*."""
+        undone = replace(self, stream=stream, revealed=revealed)
+        vars(undone)["content"] = self.content
+        return undone
+
+    @property
+    def heads_before(self) -> frozenset[str]:
+        """The heads that it replaces, as far as they are heads."""
+        return self.down if self.revealed is None else frozenset({self.id})
+
+    @property
+    def heads_after(self) -> tuple[str, ...]:
+        """The heads by which it replaces them."""
+        return (self.id,) if self.revealed is None else self.revealed
 
     @cached_property
     def name(self) -> str:
@@ -184,10 +207,13 @@ def _explain_surroundings(error: BaseException) -> str | None:
     return None
 
 
-def upgrade(
-    module: ModuleType, context: MigrationContext, on_shared_op: Callable[[], None] = lambda: None
+def execute(
+    revision: Revision,
+    module: ModuleType,
+    context: MigrationContext,
+    on_shared_op: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run ``upgrade`` of a revision's module, with its own ``op``.
+    """Run ``upgrade`` or ``downgrade`` of a revision's *module*, with its own ``op``.
 
     It is called without arguments, as Alembic does, unless it has a parameter for its ``op``.
     *on_shared_op* is called whenever other code than the module uses ``alembic.op``.
@@ -197,10 +223,11 @@ def upgrade(
         if value is alembic_modules.OP:
             vars(module)[name] = op
     with alembic_modules.installed(op, on_shared_op):
-        if _takes_op(module.upgrade):
-            module.upgrade(op)
+        function = module.upgrade if revision.revealed is None else module.downgrade
+        if _takes_op(function):
+            function(op)
         else:
-            module.upgrade()
+            function()
 
 
 def _takes_op(function: Callable[..., None]) -> bool:
@@ -217,14 +244,14 @@ def heads_after(
 
     Args:
         start: The heads before.
-        applied: The revisions, in order.
+        applied: The revisions, in order; they may be undone.
         in_place: Whether a changed row keeps its place, as in SQLite. In PostgreSQL it moves to
             the end of the table.
     """
     heads = [one for one in start if one]
     for revision in applied:
-        replaced = [one for one in heads if one in revision.down]
-        keeps_place = in_place and replaced
-        heads.insert(heads.index(replaced[-1]) if keeps_place else len(heads), revision.id)
-        heads = [one for one in heads if one not in revision.down]
+        replaced = [one for one in heads if one in revision.heads_before]
+        at = heads.index(replaced[-1]) if in_place and replaced else len(heads)
+        heads[at:at] = revision.heads_after
+        heads = [one for one in heads if one not in revision.heads_before]
     return tuple(heads)

@@ -15,7 +15,7 @@ from tenantry.migration.recorder import (
     named_type_of,
 )
 from tenantry.migration.revisions import Revision
-from tenantry.migration.schema_state import Applied, SchemaRevision
+from tenantry.migration.schema_state import Applied, SchemaRevision, SchemaState, Undo
 from tenantry.migration.scripts import Script
 from tenantry.migration.statements import TypeName
 from tenantry.migration.streams import BadStream, Streams
@@ -32,6 +32,7 @@ class RunScripts:
             begun at the base.
 
     Attributes:
+        undo: What the run undoes; None if it upgrades.
         expected: The engine and the revision of the database that was read last. The next one
             is assumed to be the same; the compare-and-swap verifies it.
     """
@@ -39,6 +40,7 @@ class RunScripts:
     def __init__(self, streams: Streams, *, is_of_template: bool = False) -> None:
         self.streams = streams
         self._is_of_template = is_of_template
+        self.undo: Undo | None = None
         self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
         self._lock = threading.Lock()  # one thread reads and records, the others wait
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...]], Script] = {}
@@ -84,6 +86,30 @@ class RunScripts:
             self._signature = signature if found == planned else None
             return found == planned
 
+    def is_done(self, state: SchemaState) -> bool:
+        """Return whether the run has nothing to do, or nothing more, in this state.
+
+        Raises:
+            BadStream: The directory of revisions cannot be read.
+        """
+        return state.revision == self.head()
+
+    def left(self, state: SchemaState) -> list[Applied]:
+        """Return the revisions that the run executes in this state, in order.
+
+        Raises:
+            BadStream, UnknownRevision: They cannot be determined.
+        """
+        return self.pending(state.revision)
+
+    def script(self, dialect: sa.Dialect, state: SchemaState) -> Script:
+        """Return the script of the run in this state.
+
+        Raises:
+            BadStream, UnknownRevision: There is no script in this state, or none after it.
+        """
+        return self.get(dialect, state.revision)
+
     def pending(self, start: SchemaRevision) -> list[Applied]:
         """Return the revisions from *start* to the head, in order.
 
@@ -110,7 +136,9 @@ class RunScripts:
         if key not in self._scripts:
             types = self._types_before(dialect, start) if self._is_of_template else frozenset()
             pending = rest or self.streams.pending(start)
-            script = Script(dialect, self.streams, start, pending, self._record, types=types)
+            script = Script(
+                dialect, self.streams, start, pending, self._record, types=types, undo=self.undo
+            )
             if script.rest:  # now: or this one would be applied, and the next fail
                 script.following = self._get(dialect, script.stop, script.rest)
             self._scripts[key] = script

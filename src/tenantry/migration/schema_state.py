@@ -43,6 +43,22 @@ STAMPED_TABLE, STAMPED_ROW = "stamped table", "stamped row"
 """The stream of a log entry for a stamp: in a new version table, or in an empty one."""
 
 
+UNDONE = "undone "
+"""How the stream of a log entry for an undone revision begins; the run that it is of follows."""
+
+
+class Undo(msgspec.Struct, frozen=True):
+    """What is undone: the revisions of the user's *stream* that a run has applied."""
+
+    run_id: UUID
+    stream: str
+
+    @property
+    def logged_as(self) -> str:
+        """The stream of the log entries for the undone revisions."""
+        return UNDONE + self.run_id.hex
+
+
 class Version(msgspec.Struct, frozen=True):
     """The version row of Tenantry's own stream."""
 
@@ -99,11 +115,22 @@ class SchemaState:
         applied: The revisions that the given run has logged there, in order. After a crash these
             can be more than the last attempt has applied.
         error: Why the database is not at the head, after an attempt to migrate it.
+        undoable: The names of the revisions that the undone run has applied and that were not
+            undone, in order.
+        is_newest: Whether no other run has applied a revision of the user after the first of them.
     """
 
     revision: SchemaRevision
     applied: list[Applied]
     error: Exception | None = None
+    undoable: tuple[str, ...] = ()
+    is_newest: bool = True
+
+    def after(self, revision: SchemaRevision, applied: list[Applied]) -> "SchemaState":
+        """Return the state after a script has led to *revision*."""
+        done = {one.revision for one in applied if one.stream.startswith(UNDONE)}
+        left = tuple(name for name in self.undoable if name not in done)
+        return SchemaState(revision, [*self.applied, *applied], undoable=left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +145,21 @@ READ_VERSION = Statement(sa.select(version.c.version_num), Version)
 
 
 @lru_cache(STATEMENTS_REMEMBERED_MAX)
-def find(dialect: sa.Dialect, user_table: str | None, run_id: UUID | None) -> str:
+def find(
+    dialect: sa.Dialect, user_table: str | None, run_id: UUID | None, undo: Undo | None = None
+) -> str:
     """Return one query for both versions, and for the revisions that a run has applied.
 
     Its rows are ``own`` or ``user``, 0, "" and a version; or ``log``, the position in the log, the
-    stream and the name of a revision.
+    stream and the name of a revision; or ``undo`` and the same, with an empty stream if another
+    run has applied a revision later.
 
     Args:
         dialect: The engine.
         user_table: The version table of the user's stream; None to omit it.
         run_id: The run; None to omit the log. On a new connection to PostgreSQL, the log takes as
             long as the versions, because the first use of a table is expensive.
+        undo: What is undone; None for an upgrade.
     """
     tables = {"own": version}
     if user_table is not None:
@@ -140,7 +171,38 @@ def find(dialect: sa.Dialect, user_table: str | None, run_id: UUID | None) -> st
     if run_id is not None:
         columns = (sa.literal("log"), log.c.position, log.c.stream, log.c.revision)
         parts.append(sa.select(*columns).where(log.c.run_id == run_id, log.c.stream != BEGUN))
+    if undo is not None:
+        stream = sa.case((_is_newest(undo), log.c.stream), else_="")
+        undoable = sa.select(sa.literal("undo"), log.c.position, stream, log.c.revision)
+        parts.append(undoable.where(log.c.run_id == undo.run_id, _is_in_effect(undo, log)))
     return render(dialect, sa.union_all(*parts))
+
+
+def check_undoable(undo: Undo, count: int) -> sa.Select[int]:
+    """Return the query that finds a row if *count* revisions can be undone, as in a state."""
+    ours = (log.c.run_id == undo.run_id, _is_in_effect(undo, log), _is_newest(undo))
+    number = sa.select(sa.func.count().label("number")).where(*ours).subquery()
+    return sa.select(number.c.number).where(number.c.number == count)
+
+
+def _is_in_effect(undo: Undo, entry: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Return the condition that a log entry is of the user's stream, and was not undone."""
+    undone = log.alias("undone")
+    # SQLite stores the id without hyphens.
+    run = sa.func.replace(sa.cast(entry.c.run_id, sa.String), "-", "")
+    is_same = sa.and_(
+        undone.c.stream == sa.literal(UNDONE) + run, undone.c.revision == entry.c.revision
+    )
+    return sa.and_(entry.c.stream == undo.stream, ~sa.exists().where(is_same))
+
+
+def _is_newest(undo: Undo) -> sa.ColumnElement[bool]:
+    """Return the condition that no other run has applied a revision after a log entry."""
+    other = log.alias("other")
+    newest = sa.select(sa.func.coalesce(sa.func.max(other.c.position), 0)).where(
+        other.c.run_id != undo.run_id, _is_in_effect(undo, other)
+    )
+    return log.c.position > newest.scalar_subquery()
 
 
 def insert_log(
@@ -175,4 +237,10 @@ def state_in(rows: Sequence[tuple[str, int, str, str]], *, has_user: bool) -> Sc
         raise NoVersion
     revision = SchemaRevision(own[0], AND.join(user) if has_user else None)
     logged = sorted(row[1:] for row in rows if row[0] == "log")
-    return SchemaState(revision, [Applied(stream, name) for _, stream, name in logged])
+    undoable = sorted(row[1:] for row in rows if row[0] == "undo")
+    return SchemaState(
+        revision,
+        [Applied(stream, name) for _, stream, name in logged],
+        undoable=tuple(name for _, _, name in undoable),
+        is_newest=all(stream for _, stream, _ in undoable),
+    )

@@ -34,6 +34,8 @@ from tenantry.migration.schema_state import (
     STAMPED_TABLE,
     Applied,
     SchemaRevision,
+    Undo,
+    check_undoable,
     insert_log,
     log,
     metadata,
@@ -94,6 +96,7 @@ class Script:
     Args:
         pending: The revisions from *start* to the head, in order.
         types: What the upgrade has created for tables before *start*.
+        undo: With *pending* revisions that are undone: what they are.
 
     Attributes:
         stop: The revision of the database after the script.
@@ -111,8 +114,11 @@ class Script:
         record: Callable[[Revision, sa.Dialect], Recording],
         *,
         types: frozenset[TypeName] = frozenset(),
+        undo: Undo | None = None,
     ) -> None:
         self.dialect = dialect
+        checks = [check_undoable(undo, len(pending))] if undo else []
+        self._log_checks = [Statement(render(dialect, one), SchemaMoved) for one in checks]
         self._streams = streams
         self._start = start
         self._parts: list[tuple[Revision, Recording]] = []
@@ -165,6 +171,7 @@ class Script:
             Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
             *self._creation(),
             self._check_versions(),
+            *self._log_checks,
             AutocommitRevision(first, heads, run_id, timeouts, self._streams.user_table),
             *self._swap(),
             self._statement(sa.delete(log).where(log.c.stream == BEGUN)),
@@ -239,6 +246,8 @@ class Script:
         if len(old) == len(new) == 1:
             move = sa.update(self._user).values(version_num=new[0])
             moves: list[Executable] = [move.where(number == old[0], self._is_ours)]
+        elif not new:  # the first revision was undone
+            moves = [sa.delete(self._user).where(self._is_ours)]
         else:
             rows = [sa.select(sa.literal(one)).where(self._is_ours) for one in new]
             inserts = [sa.insert(self._user).from_select(["version_num"], row) for row in rows]
@@ -249,12 +258,12 @@ class Script:
 
     def _check_length(self, revision: Revision) -> list[Statement]:
         """Return a check that the version table can store the revision, if it is long."""
-        if len(revision.id) <= VERSION_CHARS or not self._postgres:
+        longest = max(map(len, revision.heads_after), default=0)
+        if longest <= VERSION_CHARS or not self._postgres:
             return []
         table = render(self.dialect, self._user_class)
-        least = len(revision.id) + TYPMOD_OFFSET
         sql = "SELECT 1 FROM pg_catalog.pg_attribute WHERE attname = 'version_num' AND attrelid = "
-        sql += f"{table} AND (atttypmod < 0 OR atttypmod >= {least})"
+        sql += f"{table} AND (atttypmod < 0 OR atttypmod >= {longest + TYPMOD_OFFSET})"
         return [Statement(sql, VersionTooLong, revision.name)]
 
     def _swap(self) -> list[Statement]:
@@ -272,7 +281,8 @@ class Script:
         at = self._is_at_start(self._is_ours)
         # On PostgreSQL one guard covers both, so they can share a message.
         guard = None if self._postgres else SchemaMoved
-        return [self._statement(swap, guard=guard), self._statement(at, guard=SchemaMoved)]
+        checks = [self._statement(at, guard=SchemaMoved), *self._log_checks]
+        return [self._statement(swap, guard=guard), *checks]
 
     def _creation(self) -> list[Statement]:
         """Return the creation of the user's version table, as Alembic does it.

@@ -292,7 +292,9 @@ class Streams:
     def display(self, applied: Applied) -> str:
         """Return the name of a revision, with its stream if both streams have that name."""
         if applied.revision in self._shared_names:
-            return f"{applied.stream}:{applied.revision}"
+            is_own = applied.stream == self.own.name
+            stream = self.own if is_own else self.user or self.own
+            return f"{stream.name}:{applied.revision}"
         return applied.revision
 
     @cached_property

@@ -12,7 +12,7 @@ from tenantry.api.events import events_of, sequence_of
 from tenantry.api.requests import RESPOND_ASYNC, prefers
 from tenantry.api.streamed_runs import stream_page, stream_result, stream_run
 from tenantry.api.streaming import KEEP_ALIVE_SECONDS, Source
-from tenantry.catalog import runs
+from tenantry.catalog import run_results, runs
 from tenantry.catalog.activity import activity_of
 from tenantry.fleet.run_options import BadRunOptions
 from tenantry.fleet.status import schema_status
@@ -96,7 +96,7 @@ async def show_causes(
 ) -> FailureCauseList:
     """Count the failures of a run by cause."""
     await runs.get(services.catalog, run_id)
-    return FailureCauseList.of_all(await runs.failure_causes(services.catalog, run_id))
+    return FailureCauseList.of_all(await run_results.failure_causes(services.catalog, run_id))
 
 
 @endpoint(

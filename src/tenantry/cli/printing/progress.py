@@ -18,10 +18,11 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from tenantry.catalog import runs
+from tenantry.catalog import run_results, runs
 from tenantry.catalog.activity import Activity, AwayServer, activity_of
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import Cause, MigrationRun, RunContinues, RunTenant
+from tenantry.catalog.run_results import Cause
+from tenantry.catalog.runs import MigrationRun, RunContinues, RunTenant
 from tenantry.cli.printing import output
 from tenantry.cli.serving import signals
 from tenantry.db.sessions import DatabaseUnavailable
@@ -47,7 +48,7 @@ class Found:
 async def found(catalog: Catalog, run: MigrationRun) -> Found:
     """Return *run* with its details in the catalog."""
     # Causes first: each refers to an item, and items are only added while the run continues.
-    causes = await runs.failure_causes(catalog, run.id) if run.failed_count else []
+    causes = await run_results.failure_causes(catalog, run.id) if run.failed_count else []
     activity = await activity_of(catalog, run)
     return Found(run, await runs.ended(catalog, run.id), causes, activity)
 

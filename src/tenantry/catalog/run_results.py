@@ -1,0 +1,81 @@
+"""What has come of a run: why tenants failed, and which revisions it has applied."""
+
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.runs import UNDO_OF, MigrationState, of_run
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import migration_run, tenant, tenant_migration
+from tenantry.db.statements import Statement
+
+CAUSES_MAX = 1_000
+PATHS_MAX = 1_000
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Errors of one kind in a run.
+
+    Attributes:
+        cause: What they have in common.
+        count: How many tenants failed of it.
+        sample_tenant_id: One of them.
+        left: How many of them still exist, and have not been migrated since.
+    """
+
+    cause: str
+    count: int
+    sample_tenant_id: UUID
+    left: int
+
+
+class _Path(msgspec.Struct, frozen=True):
+    applied: str
+
+
+_run, _item = migration_run.c, tenant_migration.c
+_PATHS = Statement(
+    sa.select(_item.applied).where(of_run, _item.applied != "").distinct().limit(PATHS_MAX), _Path
+)
+_count = sa.func.count()
+_is_left = sa.or_(
+    tenant.c.failing_run_id.is_not(None),
+    sa.case(
+        (_run.undoes.is_(None), tenant.c.schema_revision.is_distinct_from(_run.head)),
+        else_=sa.literal(UNDO_OF) + tenant.c.schema_revision == _run.head,
+    ),
+)
+_FAILURES = Statement(
+    sa.select(
+        _item.cause,
+        _count.label("count"),
+        # PostgreSQL before 18 cannot compare UUIDs here.
+        sa.cast(sa.func.min(sa.cast(_item.tenant_id, sa.String)), sa.Uuid).label(
+            "sample_tenant_id"
+        ),
+        # A tenant that was not attempted is left until it reaches the head of that run.
+        sa.func.count(sa.case((_is_left, tenant.c.id))).label("left"),
+    )
+    .select_from(
+        tenant_migration.join(migration_run, _run.id == _item.run_id).outerjoin(
+            tenant, tenant.c.id == _item.tenant_id
+        )
+    )
+    .where(of_run, _item.state == MigrationState.FAILED.value)
+    .group_by(_item.cause)
+    .order_by(_count.desc(), _item.cause)
+    .limit(CAUSES_MAX),
+    Cause,
+)
+
+
+async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
+    """Return the causes of the failures in a run, most frequent first, at most `CAUSES_MAX`."""
+    return await session.fetch_all(_FAILURES, run=run_id)
+
+
+async def applied(session: CatalogSession, run_id: UUID) -> set[str]:
+    """Return the names of the revisions that a run has applied, of up to `PATHS_MAX` lists."""
+    paths = await session.fetch_all(_PATHS, run=run_id)
+    return {name for path in paths for name in path.applied.split(",")}

@@ -1,0 +1,88 @@
+"""Undo a run: whether it can be undone, and the scripts of the run that undoes it.
+
+An undo is a run like any other, over the tenants to which the undone run has applied revisions.
+"""
+
+import asyncio
+from dataclasses import replace
+
+from tenantry.catalog import run_results, runs
+from tenantry.catalog.runs import UNDO_OF, MigrationRun
+from tenantry.catalog.session import CatalogSession
+from tenantry.fleet.run_options import BadRunOptions, RunOptions
+from tenantry.kit.errors import Conflict
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.streams import BadStream, Streams
+from tenantry.migration.undo import UndoScripts
+
+
+class RunUnfinished(Conflict):
+    """The run has not ended: cancel it, or wait for its end, and undo it then."""
+
+
+class UndoOfUndo(Conflict):
+    """The run is itself an undo. Migrate forward instead: that applies the revisions again."""
+
+
+class NothingToUndo(Conflict):
+    """There is nothing to undo: the run has applied no revision of yours that was not undone."""
+
+
+async def with_undo(session: CatalogSession, options: RunOptions) -> RunOptions:
+    """Return *options* with what they undo: the retry of an undo is an undo of the same run.
+
+    Raises:
+        MigrationRunNotFound: There is no run with the id in `retry_of`.
+        BadRunOptions: That run is no undo of the run that is to be undone.
+    """
+    if options.retry_of is None:
+        return options
+    retried = await runs.get(session, options.retry_of)
+    if options.undoes not in (None, retried.undoes):
+        raise BadRunOptions("`retryOf` is not an undo of this run.")
+    return replace(options, undoes=retried.undoes)
+
+
+async def scripts_of(session: CatalogSession, streams: Streams, options: RunOptions) -> RunScripts:
+    """Return the scripts of a run with these options.
+
+    Raises:
+        MigrationRunNotFound: There is no run with the id in `undoes`.
+        RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: It cannot be undone.
+        BadStream: The directory of revisions cannot be read.
+    """
+    if options.undoes is None:
+        return RunScripts(streams)
+    run = await runs.get(session, options.undoes)
+    if run.undoes is not None:
+        raise UndoOfUndo
+    if run.finished_at is None:
+        raise RunUnfinished
+    scripts = UndoScripts(streams, run.id)
+    names = await run_results.applied(session, run.id)
+    if not await asyncio.to_thread(scripts.check, names):
+        raise NothingToUndo
+    return scripts
+
+
+async def head_of(session: CatalogSession, scripts: RunScripts) -> str | None:
+    """Return the position of the head; None if it cannot be read: then every tenant fails.
+
+    For an undo, it is that of the undone run, after `UNDO_OF`.
+    """
+    if scripts.undo is not None:
+        undone = await runs.get(session, scripts.undo.run_id)
+        return f"{UNDO_OF}{undone.head}"
+    try:
+        return str(await asyncio.to_thread(scripts.head))
+    except BadStream:
+        return None
+
+
+def known_scripts(run: MigrationRun, streams: Streams) -> tuple[RunScripts, bool]:
+    """Return the scripts of a recorded run, and whether their revisions include its head.
+
+    This reads files: call it in a thread.
+    """
+    scripts = RunScripts(streams) if run.undoes is None else UndoScripts(streams, run.undoes)
+    return scripts, run.head is None or scripts.have(run.head.removeprefix(UNDO_OF))

@@ -1,0 +1,331 @@
+"""Undo exactly one run: in each tenant, what that run has applied there, and nothing else."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tenantry.catalog import runs
+from tenantry.catalog.runs import MigrationRun, RunState
+from tenantry.catalog.tenants import Tenant
+from tenantry.fleet.approval import PlanRequired
+from tenantry.fleet.dry_run import Preview
+from tenantry.fleet.run_options import BadRunOptions, RunOptions
+from tenantry.fleet.undoing import NothingToUndo, RunUnfinished, UndoOfUndo
+from tenantry.migration.undo import NoDowngrade, RevisionLost
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
+from tests.conftest import UNDO_HEAD
+from tests.integration.engines import on_postgresql
+from tests.integration.gates import Gate, tenants, until_held, url_of
+
+pytestmark = pytest.mark.timeout(120)
+
+MOVED_ON = "not attempted: The database was migrated after the run, so the run is not undone there."
+
+
+def add_table(folder: AlembicFolder, name: str, *, head: str = "", down: str | None = None) -> Path:
+    """Add a revision that creates a table, and drops it when it is undone."""
+    table = name.partition("_")[2]
+    return folder.add(
+        name,
+        f"op.create_table({table!r}, sa.Column('id', sa.Integer, primary_key=True))",
+        undo=f"op.drop_table({table!r})",
+        head=head,
+        down=down,
+    )
+
+
+@pytest.fixture(name="undoable")
+def _undoable(settings: Settings, folder: AlembicFolder) -> Settings:
+    """Settings of a fleet with one revision of the user, which changes nothing."""
+    return settings.model_copy(update={"tenant_migrations": folder.begin()})
+
+
+async def migrate(services: Services, **options: object) -> MigrationRun:
+    """Run with these options, and return the run that has ended."""
+    chosen = RunOptions(**options)  # type: ignore[arg-type]
+    run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada", options=chosen)
+    return await services.fleet.wait(run_id)
+
+
+async def preview(services: Services, run: MigrationRun, *, rehearse: bool = False) -> Preview:
+    options = RunOptions(undoes=run.id)
+    return await services.fleet.preview(system_context("ada"), options, rehearse=rehearse)
+
+
+def counts(run: MigrationRun) -> tuple[int, int]:
+    return run.success_count, run.failed_count
+
+
+async def errors(services: Services, run: MigrationRun) -> list[str | None]:
+    return [one.error for one in await runs.ended(services.catalog, run.id)]
+
+
+async def applied(services: Services, run: MigrationRun) -> list[str | None]:
+    return [one.applied for one in await runs.ended(services.catalog, run.id)]
+
+
+def dumps(services: Services, some: Sequence[Tenant]) -> list[raw_sql.Dump]:
+    return [raw_sql.dump(url_of(services, one)) for one in some]
+
+
+def versions(services: Services, tenant: Tenant) -> set[str]:
+    found = raw_sql.rows(url_of(services, tenant), "SELECT version_num FROM alembic_version")
+    return {version for (version,) in found}
+
+
+class TestUndo:
+    @pytest.mark.parametrize("head", ["", "online = True"], ids=["recorded", "live"])
+    async def test_takes_back_what_the_run_has_applied_newest_first(
+        self, undoable: Settings, folder: AlembicFolder, head: str
+    ):
+        async with open_services(undoable) as services:
+            some = await tenants(services, 2)
+            add_table(folder, "u1_note", head=head)
+            await migrate(services)
+            before = dumps(services, some)
+            add_table(folder, "u2_mark", head=head)
+            folder.add(
+                "u3_text",
+                "op.add_column('note', sa.Column('text', sa.String))",
+                undo="op.drop_column('note', 'text')",
+                head=head,
+            )
+            run = await migrate(services)
+            undo = await migrate(services, undoes=run.id)
+            after = dumps(services, some)
+            seen = raw_sql.rows(undoable.catalog, "SELECT schema_revision FROM tenant")
+
+            assert (undo.undoes, undo.state, counts(undo)) == (run.id, RunState.SUCCESS, (2, 0))
+            assert await applied(services, undo) == ["u3_text,u2_mark"] * 2
+        assert after == before
+        assert seen == [("0001/u1",)] * 2
+
+    async def test_back_to_no_revision_leaves_an_empty_version_table(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable.model_copy(update={"tenant_migrations": None})) as bare:
+            (tenant,) = await tenants(bare, 1)
+        (folder.path / "versions" / "begin.py").unlink()
+        folder.last = None
+        add_table(folder, "u1_note")
+        async with open_services(undoable) as services:
+            run = await migrate(services)
+            undo = await migrate(services, undoes=run.id)
+
+            assert counts(undo) == (1, 0)
+            assert versions(services, tenant) == set()
+            assert "note" not in raw_sql.tables(url_of(services, tenant))
+            again = await migrate(services)
+            assert (counts(again), versions(services, tenant)) == ((1, 0), {"u1"})
+
+    async def test_leaves_tenants_that_have_moved_on_and_names_them(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            plain, later, by_hand = await tenants(services, 3)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            add_table(folder, "u2_mark")
+            await migrate(services, tenant_ids=[later.id])
+            raw_sql.run(url_of(services, by_hand), "UPDATE alembic_version SET version_num='begin'")
+            before = dumps(services, [later, by_hand])
+
+            seen = await preview(services, run)
+            undo = await migrate(services, undoes=run.id)
+
+            assert [one.error for one in seen.details] == [None, *[MOVED_ON[15:]] * 2]
+            assert counts(undo) == (1, 2)
+            assert undo.not_attempted_count == 2
+            assert await errors(services, undo) == [None, MOVED_ON, MOVED_ON]
+            assert dumps(services, [later, by_hand]) == before
+            assert versions(services, plain) == {"begin"}
+
+    async def test_of_the_newest_run_and_then_of_the_one_before(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            some = await tenants(services, 1)
+            before = dumps(services, some)
+            add_table(folder, "u1_note")
+            first = await migrate(services)
+            add_table(folder, "u2_mark")
+            second = await migrate(services)
+            for run in (second, first):
+                assert counts(await migrate(services, undoes=run.id)) == (1, 0)
+
+            assert dumps(services, some) == before
+
+    async def test_leaves_the_same_revision_that_a_later_run_has_applied_again(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            one, other = await tenants(services, 2)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            await migrate(services, undoes=run.id, tenant_ids=[one.id])
+            assert counts(await migrate(services)) == (2, 0)
+            undo = await migrate(services, undoes=run.id)
+
+            assert (undo.total_count, counts(undo)) == (1, (1, 0))
+            assert (versions(services, one), versions(services, other)) == ({"u1"}, {"begin"})
+
+    async def test_touches_no_revision_of_tenantry_itself(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            (tenant,) = await tenants(services, 1)
+            raw_sql.run(url_of(services, tenant), *UNDO_HEAD)
+            alone = await migrate(services)
+            with pytest.raises(NothingToUndo):
+                await migrate(services, undoes=alone.id)
+            raw_sql.run(url_of(services, tenant), *UNDO_HEAD)
+            add_table(folder, "u1_note")
+            mixed = await migrate(services)
+            assert await applied(services, mixed) == ["0001_create_tenant,u1_note"]
+            undo = await migrate(services, undoes=mixed.id)
+
+            assert await applied(services, undo) == ["u1_note"]
+            sql = "SELECT version_num FROM tenantry_version"
+            assert raw_sql.rows(url_of(services, tenant), sql) == [("0001",)]
+
+    async def test_of_one_branch_keeps_the_other(self, undoable: Settings, folder: AlembicFolder):
+        async with open_services(undoable) as services:
+            (tenant,) = await tenants(services, 1)
+            add_table(folder, "a1_left")
+            await migrate(services)
+            before = dumps(services, [tenant])
+            add_table(folder, "b1_right", down="begin")
+            folder.last = "a1"
+            merge = folder.add("m1_merge", "pass", undo="op.execute('SELECT 1')")
+            merge.write_text(merge.read_text().replace("= 'a1'", "= ('a1', 'b1')"))
+            add_table(folder, "u1_after")
+            run = await migrate(services)
+            undo = await migrate(services, undoes=run.id)
+
+            assert counts(undo) == (1, 0), await errors(services, undo)
+            assert await applied(services, undo) == ["u1_after,m1_merge,b1_right"]
+            assert dumps(services, [tenant]) == before
+
+    async def test_has_waves_and_a_budget_and_is_retried_as_an_undo(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            some = await tenants(services, 3)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            raw_sql.run(url_of(services, some[0]), "DROP TABLE note")
+            undo = await migrate(services, undoes=run.id, waves=[1, "100%"], max_failures=0)
+            assert (undo.state, counts(undo)) == (RunState.STOPPED, (0, 3))
+            raw_sql.run(url_of(services, some[0]), "CREATE TABLE note (id INTEGER)")
+            again = await migrate(services, retry_of=undo.id)
+
+            assert (again.undoes, counts(again)) == (run.id, (3, 0))
+            with pytest.raises(BadRunOptions):
+                await migrate(services, retry_of=run.id, undoes=run.id)
+
+    async def test_is_planned_rehearsed_and_started_as_it_was_reviewed(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        undoable = undoable.model_copy(update={"require_plan": "1"})
+        async with open_services(undoable.model_copy(update={"require_plan": ""})) as services:
+            some = await tenants(services, 2)
+            before = dumps(services, some)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+        async with open_services(undoable) as services:
+            between = dumps(services, some)
+            with pytest.raises(PlanRequired):
+                await migrate(services, undoes=run.id)
+            found = await preview(services, run, rehearse=True)
+            assert dumps(services, some) == between
+            assert [one.pending_migrations for one in found.details] == ["u1_note"] * 2
+            assert [one.sql for one in found.revisions] == ["DROP TABLE note"]
+            assert found.plan is not None
+            assert found.plan.passed_count == 2
+            run_id = await services.fleet.plan(
+                system_context("ada"), triggered_by="ada", plan_id=found.plan.id
+            )
+            undo = await services.fleet.wait(run_id)
+
+            assert (undo.undoes, counts(undo)) == (run.id, (2, 0))
+            assert dumps(services, some) == before
+
+    @on_postgresql
+    async def test_of_an_index_that_was_built_concurrently_drops_it_so(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            some = await tenants(services, 1)
+            add_table(folder, "u1_note")
+            await migrate(services)
+            before = dumps(services, some)
+            block = "with op.get_context().autocommit_block():\n    "
+            folder.add(
+                "u2_index",
+                f"{block}op.create_index('ix', 'note', ['id'], postgresql_concurrently=True)",
+                undo=f"{block}op.drop_index('ix', 'note', postgresql_concurrently=True)",
+            )
+            add_table(folder, "u3_mark")
+            run = await migrate(services)
+            undo = await migrate(services, undoes=run.id)
+
+            assert counts(undo) == (1, 0), await errors(services, undo)
+            assert await applied(services, undo) == ["u3_mark,u2_index"]
+            assert dumps(services, some) == before
+
+
+class TestRefusal:
+    @pytest.mark.parametrize(
+        "body", [None, "pass", '"""Not yet."""\n...', "raise NotImplementedError('later')"]
+    )
+    async def test_of_a_missing_or_empty_downgrade_names_the_line_and_starts_nothing(
+        self, undoable: Settings, folder: AlembicFolder, body: str | None
+    ):
+        async with open_services(undoable) as services:
+            await tenants(services, 1)
+            add_table(folder, "u1_note")
+            folder.add("u2_mark", "op.create_table('mark', sa.Column('id', sa.Integer))", undo=body)
+            run = await migrate(services)
+            with pytest.raises(NoDowngrade, match=r"^u2_mark.py, line \d+: `downgrade\(\)` is "):
+                await migrate(services, undoes=run.id)
+            with pytest.raises(NoDowngrade):
+                await preview(services, run)
+
+    async def test_of_a_run_that_has_not_ended(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            await tenants(services, 1)
+            gate.build()
+            run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
+            await until_held(gated, 1)
+            with pytest.raises(RunUnfinished):
+                await migrate(services, undoes=run_id)
+            gate.open()
+            await services.fleet.wait(run_id)
+
+    async def test_of_an_undo_and_of_a_second_undo(self, undoable: Settings, folder: AlembicFolder):
+        async with open_services(undoable) as services:
+            await tenants(services, 1)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            undo = await migrate(services, undoes=run.id)
+            with pytest.raises(UndoOfUndo):
+                await migrate(services, undoes=undo.id)
+            with pytest.raises(NothingToUndo):
+                await migrate(services, undoes=run.id)
+            with pytest.raises(NothingToUndo):
+                await preview(services, run)
+
+    async def test_of_a_revision_whose_file_is_gone(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            await tenants(services, 1)
+            file = add_table(folder, "u1_note")
+            run = await migrate(services)
+            file.unlink()
+            with pytest.raises(RevisionLost, match="u1_note"):
+                await migrate(services, undoes=run.id)
