@@ -10,6 +10,7 @@ from tenantry.catalog.runs import MigrationRun, RunState
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.approval import PlanRequired
 from tenantry.fleet.dry_run import Preview
+from tenantry.fleet.pending_revisions import LostData
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.fleet.undoing import NothingToUndo, RunUnfinished, UndoOfUndo
 from tenantry.migration.undo import NoDowngrade, RevisionLost
@@ -54,6 +55,10 @@ async def migrate(services: Services, **options: object) -> MigrationRun:
 async def preview(services: Services, run: MigrationRun, *, rehearse: bool = False) -> Preview:
     options = RunOptions(undoes=run.id)
     return await services.fleet.preview(system_context("ada"), options, rehearse=rehearse)
+
+
+def lost(table: str, column: str | None, count: int) -> LostData:
+    return LostData(table=table, column=column, count=count, is_more=False, tenant_count=2)
 
 
 def counts(run: MigrationRun) -> tuple[int, int]:
@@ -253,6 +258,31 @@ class TestUndo:
 
             assert (undo.undoes, counts(undo)) == (run.id, (2, 0))
             assert dumps(services, some) == before
+
+    async def test_plan_counts_what_is_lost_over_all_tenants(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            some = await tenants(services, 2)
+            add_table(folder, "u1_note")
+            await migrate(services)
+            folder.add(
+                "u2_text",
+                "op.add_column('note', sa.Column('text', sa.String))",
+                undo="op.drop_column('note', 'text')",
+            )
+            add_table(folder, "u3_mark")
+            run = await migrate(services)
+            for tenant in some:
+                url = url_of(services, tenant)
+                raw_sql.run(url, "INSERT INTO note VALUES (1, 'a'), (2, 'b'), (3, NULL)")
+                raw_sql.run(url, "INSERT INTO mark VALUES (1)")
+            found = await preview(services, run, rehearse=True)
+
+            assert [(one.revision, one.lost) for one in found.revisions] == [
+                ("u3_mark", [lost("mark", None, 2)]),
+                ("u2_text", [lost("note", "text", 4)]),
+            ]
 
     @on_postgresql
     async def test_of_an_index_that_was_built_concurrently_drops_it_so(

@@ -1,5 +1,7 @@
 """``tenantry migrate``: migration of every tenant database, and its history."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Annotated
 from uuid import UUID
 
@@ -19,6 +21,8 @@ from tenantry.cli.finding import read_id
 from tenantry.cli.printing import output, plan_reports, reports
 from tenantry.cli.printing.progress import Found
 from tenantry.cli.run_reading import exit_after
+from tenantry.fleet.dry_run import Preview
+from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit import process
 from tenantry.kit.errors import Invalid
 from tenantry.migration import revision_template
@@ -118,12 +122,7 @@ async def plan(
             hold_check=hold_check,
         )
         preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
-    if as_json:
-        output.show_json(MigrationPreviewResponse.of(preview))
-    else:
-        plan_reports.show_preview(preview, rehearsed=rehearse)
-    if preview.failed:
-        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+    _show_preview(preview, rehearsed=rehearse, as_json=as_json)
 
 
 @group.command("all")
@@ -151,37 +150,85 @@ def migrate_fleet(
 
     The exit status is 1 if a tenant has failed, and 4 if the run holds after a wave.
     """
-    # Failures are in the result.
-    settings = session.configure(log_level="error")
 
-    async def migrate() -> Found:
-        async with open_services(settings) as services:
-            process.settle()
-            catalog = services.catalog
-            email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
-            chosen = await run_options.options_of(
-                catalog,
-                named=tenant,
-                retry=retry,
-                waves=wave,
-                order=order,
-                wave_max_failures=wave_max_failures,
-                max_failures=max_failures,
-                label=label,
-                only_behind=only_behind,
-                hold=hold,
-                hold_after=hold_after,
-                hold_check=hold_check,
-            )
-            return await migrating.migrate_all(
-                services,
-                triggered_by=email,
-                options=chosen,
-                plan_id=None if plan is None else read_id(plan, PlanNotFound),
-                passed_only=passed_only,
-            )
+    async def options_of(catalog: Catalog) -> RunOptions:
+        return await run_options.options_of(
+            catalog,
+            named=tenant,
+            retry=retry,
+            waves=wave,
+            order=order,
+            wave_max_failures=wave_max_failures,
+            max_failures=max_failures,
+            label=label,
+            only_behind=only_behind,
+            hold=hold,
+            hold_after=hold_after,
+            hold_check=hold_check,
+        )
 
-    _show_end(process.run(migrate()), as_json=as_json)
+    _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only, as_json=as_json)
+
+
+@group.command("undo")
+def undo(
+    run: Annotated[str, typer.Argument(help="The id of the run.", autocompletion=run_ids)],
+    *,
+    by: Annotated[
+        str | None, typer.Option(help="The admin that starts the undo. Default: the only one.")
+    ] = None,
+    tenant: run_options.Tenants = None,
+    wave: run_options.Waves = None,
+    order: run_options.Order = CREATION,
+    wave_max_failures: run_options.WaveMaxFailures = None,
+    hold: run_options.Hold = False,
+    hold_after: run_options.HoldAfter = None,
+    hold_check: run_options.HoldCheck = False,
+    max_failures: run_options.MaxFailures = None,
+    label: run_options.Label = None,
+    plan: run_options.PlanId = None,
+    passed_only: run_options.PassedOnly = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be undone, and store a plan.")
+    ] = False,
+    rehearse: Annotated[
+        bool, typer.Option(help="Undo each tenant with its locks, and roll it back: a dry run.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Undo a migration run: run the downgrade() of what it has applied to each tenant.
+
+    Tenants that were migrated since are left as they are. The undo is a run of its own.
+    """
+
+    async def options_of(catalog: Catalog) -> RunOptions:
+        chosen = await run_options.options_of(
+            catalog,
+            named=tenant,
+            retry=None,
+            waves=wave,
+            order=order,
+            wave_max_failures=wave_max_failures,
+            max_failures=max_failures,
+            label=label,
+            hold=hold,
+            hold_after=hold_after,
+            hold_check=hold_check,
+        )
+        return replace(chosen, undoes=read_id(run, MigrationRunNotFound))
+
+    if not dry_run and not rehearse:
+        _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only, as_json=as_json)
+        return
+    if plan is not None:
+        raise BadRunOptions("--dry-run makes a new plan: leave out --plan.")
+
+    async def preview() -> Preview:
+        async with session.opened() as services:
+            chosen = await options_of(services.catalog)
+            return await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
+
+    _show_preview(process.run(preview()), rehearsed=rehearse, as_json=as_json)
 
 
 @group.command("continue")
@@ -221,6 +268,34 @@ async def cancel(
     )
 
 
+def _run_to_the_end(
+    options_of: Callable[[Catalog], Awaitable[RunOptions]],
+    *,
+    by: str | None,
+    plan: str | None,
+    passed_only: bool,
+    as_json: bool,
+) -> None:
+    """Start a run, work on it until it has ended, and print its result."""
+    # Failures are in the result.
+    settings = session.configure(log_level="error")
+
+    async def migrate() -> Found:
+        async with open_services(settings) as services:
+            process.settle()
+            catalog = services.catalog
+            email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
+            return await migrating.migrate_all(
+                services,
+                triggered_by=email,
+                options=await options_of(catalog),
+                plan_id=None if plan is None else read_id(plan, PlanNotFound),
+                passed_only=passed_only,
+            )
+
+    _show_end(process.run(migrate()), as_json=as_json)
+
+
 def _show_end(found: Found, *, as_json: bool) -> None:
     """Print a run that has ended, or holds after a wave, and exit with the status for it."""
     run = found.run
@@ -240,6 +315,15 @@ def _show_end(found: Found, *, as_json: bool) -> None:
     if run.holding_wave is not None:
         raise typer.Exit(ExitStatus.HOLDING)
     exit_after(run)
+
+
+def _show_preview(preview: Preview, *, rehearsed: bool, as_json: bool) -> None:
+    if as_json:
+        output.show_json(MigrationPreviewResponse.of(preview))
+    else:
+        plan_reports.show_preview(preview, rehearsed=rehearsed)
+    if preview.failed:
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)
 
 
 async def _active_admin(catalog: Catalog, email: str) -> str:

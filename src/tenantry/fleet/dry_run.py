@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from tenantry.catalog.durations import Duration
 from tenantry.catalog.plans import Selected
 from tenantry.catalog.stored_plans import StoredPlan
-from tenantry.fleet.pending_revisions import PendingRevision
+from tenantry.fleet.pending_revisions import LostData, PendingRevision
 from tenantry.fleet.pending_sql import sql_of
 from tenantry.kit.errors import chain_of
-from tenantry.migration.attempts import Inspection
+from tenantry.migration.attempts import Inspection, Loss
 from tenantry.migration.errors import explain, failure_cause
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.migrator import Migrator
@@ -101,6 +101,7 @@ class Previewer:
         """
         details: dict[UUID, TenantPreview] = {}
         pending: dict[sa.Dialect, set[Applied]] = defaultdict(set)
+        losses: dict[tuple[str, str], list[Loss]] = defaultdict(list)
         todo = iter(selected)
 
         async def preview_each(shared: Iterator[Selected]) -> None:
@@ -109,6 +110,9 @@ class Previewer:
                 details[tenant.tenant_id] = _previewed(tenant, scripts, found)
                 if isinstance(found, Inspection) and found.pending:
                     pending[found.dialect].update(found.pending)
+                    for one in found.losses:
+                        key = scripts.streams.display(one.revision), found.dialect.name
+                        losses[key].append(one)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self.concurrency):
@@ -122,7 +126,10 @@ class Previewer:
             up_to_date=up_to_date,
             failed=failed,
             details=found,
-            revisions=await sql_of(scripts, pending),
+            revisions=[
+                replace(one, lost=_lost(losses[one.revision, one.engine]))
+                for one in await sql_of(scripts, pending)
+            ],
         )
 
     async def _read(
@@ -158,6 +165,23 @@ def _previewed(
         wave=tenant.wave,
         sort_key=tenant.sort_key,
     )
+
+
+def _lost(losses: Iterable[Loss]) -> list[LostData]:
+    """Return the sum of the losses of each table and column, over all tenants."""
+    each: dict[tuple[str, str | None], list[Loss]] = defaultdict(list)
+    for one in losses:
+        each[one.table, one.column].append(one)
+    return [
+        LostData(
+            table=table,
+            column=column,
+            count=sum(one.count for one in some),
+            is_more=any(one.is_more for one in some),
+            tenant_count=len(some),
+        )
+        for (table, column), some in each.items()
+    ]
 
 
 def _is_not_rehearsable(error: BaseException | None) -> bool:

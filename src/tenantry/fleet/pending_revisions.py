@@ -1,6 +1,6 @@
 """Pending revisions of a run, as a dry run and a stored plan list them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -18,6 +18,25 @@ class RunsAs(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LostData:
+    """What the tenants of a plan lose when a revision is undone: a table, or a column of it.
+
+    Attributes:
+        table: Its name.
+        column: Its name; None for the whole table.
+        count: The rows of the table, or the values of the column, in all tenants together.
+        is_more: Whether not all rows were counted, because a table has too many.
+        tenant_count: How many tenants have the table or the column.
+    """
+
+    table: str
+    column: str | None
+    count: int
+    is_more: bool
+    tenant_count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PendingRevision:
     """A revision that is pending for a tenant of a run.
 
@@ -29,6 +48,7 @@ class PendingRevision:
         findings: Hints about its statements, also about those that `sql` lacks; none if they are
             not recorded.
         sql_sha256: A hash of all its statements in hex; None if they are not recorded.
+        lost: What is lost when it is undone, as far as its statements are recorded.
     """
 
     revision: str
@@ -39,6 +59,7 @@ class PendingRevision:
     is_cut: bool
     findings: list[Finding]
     sql_sha256: str | None = None
+    lost: list[LostData] = field(default_factory=list)
 
 
 def planned_revisions(plan: StoredPlan) -> list[PendingRevision]:

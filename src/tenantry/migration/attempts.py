@@ -3,8 +3,10 @@
 A race can be about objects of the whole server: two tenants change the same role at once.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -14,6 +16,8 @@ from tenantry.kit.retry import backoff_seconds
 from tenantry.migration.errors import is_lock_timeout, is_shared_object_race
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable
+from tenantry.migration.lint import drops_of
+from tenantry.migration.recorder import Unrecorded
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied, SchemaRevision, SchemaState
@@ -27,6 +31,9 @@ RACE_TRIES_MAX = 16
 LOCK_PAUSE_SECONDS_MAX = 1.0
 MOVED_PAUSE_SECONDS = 0.01
 MOVED_PAUSE_SECONDS_MAX = 1.0
+# A plan of an undo counts at most so many rows of each table, and so many tables and columns.
+LOST_ROWS_MAX = 100_000
+LOSSES_MAX = 50
 
 
 NOT_READ = "(unknown)"
@@ -44,6 +51,22 @@ class NotPlanned(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """What one database loses when a revision is undone: a table, or a column of it.
+
+    Attributes:
+        count: The rows of the table, or the values of the column, among `LOST_ROWS_MAX` rows.
+        is_more: Whether the table has more rows than those.
+    """
+
+    revision: Applied
+    table: str
+    column: str | None
+    count: int
+    is_more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Inspection:
     """The state of one database before a run, and what a run would apply.
 
@@ -52,12 +75,14 @@ class Inspection:
         revision: Its current revision.
         pending: The revisions that would be applied, in order; empty if unknown.
         error: Why they are unknown; or why the rehearsal failed.
+        losses: What is lost if they are undone, as far as their statements are recorded.
     """
 
     dialect: sa.Dialect
     revision: SchemaRevision
     pending: Sequence[Applied]
     error: Exception | None = None
+    losses: Sequence[Loss] = ()
 
 
 class Attempts:
@@ -161,7 +186,20 @@ class Attempts:
             pending, error = self._scripts.left(state), None
         except TenantryError as unknown:  # the revisions cannot be read, or not contain this one
             pending, error = [], unknown
-        return Inspection(execution.dialect, state.revision, pending, error), state
+        losses = list(islice(self._losses(execution, pending), LOSSES_MAX))
+        return Inspection(execution.dialect, state.revision, pending, error, losses), state
+
+    def _losses(self, execution: Execution, pending: Sequence[Applied]) -> Iterator[Loss]:
+        """Count what the undo of *pending* revisions drops; what is not there yet has no count."""
+        wanted = pending if self._scripts.undo is not None else ()
+        dialect = execution.dialect
+        for revision, recording, _ in self._scripts.recorded(dialect, wanted, LOSSES_MAX):
+            if isinstance(recording, Unrecorded):
+                continue
+            for table, column in drops_of(recording, dialect.name):
+                with contextlib.suppress(Exception):
+                    count, is_more = execution.count_lost(table, column, LOST_ROWS_MAX)
+                    yield Loss(revision, table, column, count, is_more)
 
     def rehearse(self, execution: Execution) -> Inspection:
         """Execute the pending revisions, and roll them back.

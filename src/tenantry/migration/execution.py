@@ -122,6 +122,20 @@ class Execution(ABC):
             raise SchemaMoved
         return Schema(revision, objects_in(rows))
 
+    def count_lost(self, table: str, column: str | None, most: int) -> tuple[int, bool]:
+        """Return how many rows a table has, or values a column, among its first *most* rows.
+
+        Also whether it has more rows than those.
+
+        Raises:
+            Exception: Any error of the drivers; there may be no such table.
+        """
+        name = ".".join(map(_quoted, table.split(".")))
+        value = "1 AS value" if column is None else f"{_quoted(column)} AS value"
+        some = f"(SELECT {value} FROM {name} LIMIT {most + 1}) AS counted"  # noqa: S608 - quoted
+        [(rows, values)] = self._fetch(f"SELECT count(*), count(value) FROM {some}")  # noqa: S608
+        return min(values, most), rows > most
+
     @abstractmethod
     def _connect(self) -> Any:
         """Return the connection of the driver, which is opened at the first call."""
@@ -231,6 +245,10 @@ class Execution(ABC):
                     execute(step.code, module, context)
                 block.check_tables()
             context.is_changed()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _send_statement(raw: Any, statement: Statement) -> None:

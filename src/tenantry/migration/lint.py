@@ -157,6 +157,24 @@ def findings_of(statements: Sequence[str], engine: str) -> list[Finding]:
     return list(islice(_findings(statements, engine), FINDINGS_MAX))
 
 
+def drops_of(statements: Sequence[str], engine: str) -> list[tuple[str, str | None]]:
+    """Return what recorded *statements* drop: tables, and columns with the table before them."""
+    commands = (one for sql in statements for one in _commands(sql, engine))
+    return list(dict.fromkeys(drop for command in commands for drop in _drops(command)))
+
+
+def _drops(command: Command) -> Iterator[tuple[str, str | None]]:
+    match command:
+        case ("drop", "table", *rest):
+            yield from ((table, None) for table in _tables(rest))
+        case ("alter", "table", *rest):
+            table, actions = _table(tuple(rest))
+            for action in _split(actions if table else ()):
+                column, _ = _table(_without(action[1:], ("column",)))
+                if table and column and _rule_of_action(action) == "drop-column":
+                    yield table, column
+
+
 def _findings(statements: Sequence[str], engine: str) -> Iterator[Finding]:
     commands = [one for sql in statements for one in _commands(sql, engine)]
     created: set[str] = set()

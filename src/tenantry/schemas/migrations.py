@@ -191,6 +191,7 @@ class MigrationRunStateResponse(Schema, frozen=True):
         held_because: Why it is holding; omitted if it is not.
         waiting_for: The tenant servers that do not answer; omitted if no tenant waits for one.
         holding_wave: The wave after which it holds, from 1; omitted otherwise.
+        undoes: The run that it undoes; omitted if it upgrades.
     """
 
     represents: ClassVar[type] = MigrationRun
@@ -203,6 +204,7 @@ class MigrationRunStateResponse(Schema, frozen=True):
     failed_count: int
     triggered_by: str
     plan_id: UUID | UnsetType
+    undoes: UUID | UnsetType
     held_because: str | UnsetType
     holding_wave: int | UnsetType
     waiting_for: list[WaitingForResponse] | UnsetType
@@ -275,8 +277,8 @@ def waiting_for(activity: Activity) -> list[WaitingForResponse] | UnsetType:
 
 
 def planned(run: MigrationRun) -> dict[str, Any]:
-    """Return the members of a run that has a plan, or is holding; unset ones are left out."""
-    return {"plan_id": run.plan_id or UNSET, **holding(run)}
+    """Return the members of a run with a plan, an undo, or one that holds; the rest is left out."""
+    return {"plan_id": run.plan_id or UNSET, "undoes": run.undoes or UNSET, **holding(run)}
 
 
 def holding(run: MigrationRun) -> dict[str, Any]:
@@ -334,6 +336,7 @@ class RunResponse(Schema, frozen=True):
         in_work: The tenants that are being migrated; omitted if there are none.
         holding_wave: The wave after which it holds, from 1; omitted otherwise.
         wave_details: One for each wave; omitted if no wave names its tenants or has a budget.
+        undoes: The run that it undoes; null if it upgrades.
     """
 
     represents: ClassVar[type] = MigrationRun
@@ -356,6 +359,7 @@ class RunResponse(Schema, frozen=True):
     retry_of: UUID | None
     plan_id: UUID | None
     holds: list[int] | None
+    undoes: UUID | None
     held_because: str | UnsetType
     holding_wave: int | UnsetType
     waiting_for: list[WaitingForResponse] | UnsetType

@@ -15,7 +15,7 @@ from tenantry.schemas.migrations import Details
 from tenantry.schemas.previews import MigrationPreviewDetailResponse, PendingRevisionResponse
 
 # Options that earlier releases have not stored.
-_LATER = {"order": CREATION, "wave_max_failures": None}
+_LATER = {"order": CREATION, "wave_max_failures": None, "hold": False}
 
 
 class PlanPageRequest(PageRequest, frozen=True):
@@ -59,6 +59,7 @@ class PlanResponse(Schema, frozen=True):
     only_behind: bool
     hold: bool | list[int] | Literal["check"]
     retry_of: UUID | None
+    undoes: UUID | None
     total_count: int
     pending_count: int
     passed_count: int
@@ -71,10 +72,10 @@ class PlanResponse(Schema, frozen=True):
         """Return the representation of a plan."""
         options = _LATER | source.options[0]
         names = ("waves", "max_failures", "only_behind", *_LATER)
-        retry_of = options["retry_of"]
         chosen = {name: options[name] for name in names}
-        chosen["hold"] = options.get("hold", False)  # earlier plans have none
-        chosen["retry_of"] = None if retry_of is None else UUID(retry_of)
+        for name in ("retry_of", "undoes"):
+            run_id = options.get(name)
+            chosen[name] = None if run_id is None else UUID(run_id)
         return super().of(source, **chosen, **more)
 
 

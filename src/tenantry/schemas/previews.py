@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import field
 
 from tenantry.catalog.durations import Duration
-from tenantry.fleet.pending_revisions import PendingRevision, RunsAs
+from tenantry.fleet.pending_revisions import LostData, PendingRevision, RunsAs
 from tenantry.schemas.base import Schema
 
 
@@ -44,6 +44,18 @@ class FindingResponse(Schema, frozen=True):
     table: str | None
 
 
+class LostDataResponse(Schema, frozen=True):
+    """What is lost when a revision is undone: a table, or a column of it."""
+
+    represents: ClassVar[type] = LostData
+
+    table: str
+    column: str | None
+    count: int
+    is_more: bool
+    tenant_count: int = field(name="customerCount")
+
+
 class PendingRevisionResponse(Schema, frozen=True):
     """A pending revision, and the SQL that a run would send.
 
@@ -61,6 +73,7 @@ class PendingRevisionResponse(Schema, frozen=True):
     sql: str | None
     is_cut: bool
     findings: list[FindingResponse]
+    lost: list[LostDataResponse]
 
 
 class DurationResponse(Schema, frozen=True):

@@ -1,6 +1,7 @@
 """``/api/admin/tenants/migrate-all`` and ``…/migration-history``."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from http import HTTPStatus
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from tenantry.api.streamed_runs import stream_page, stream_result, stream_run
 from tenantry.api.streaming import KEEP_ALIVE_SECONDS, Source
 from tenantry.catalog import run_results, runs
 from tenantry.catalog.activity import activity_of
-from tenantry.fleet.run_options import BadRunOptions
+from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.fleet.status import schema_status
 from tenantry.schemas.base import EventStream, Nothing
 from tenantry.schemas.migrations import (
@@ -50,17 +51,47 @@ async def migrate_all(
     The run continues if the client disconnects; it is in the history. With `dryRun`, nothing is
     changed: the response says what a run would find, and has a plan that can be started.
     """
+    return await _start(ctx, services, request, request.options, prefer)
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/migration-history/{runId}/undo",
+    ADMIN,
+    response=MigrationResultResponse,
+    also=((OK, MigrationPreviewResponse), (ACCEPTED, MigrationRunResponse)),
+    errors=[CONFLICT],
+    headers=("Prefer",),
+    keep_alive_seconds=KEEP_ALIVE_SECONDS,
+)
+async def undo_run(
+    ctx: AdminContext, services: Services, request: MigrateAllRequest, *, run_id: UUID, prefer: str
+) -> Source | MigrationPreviewResponse | Reply:
+    """Undo a migration run: downgrade what it has applied, in each tenant.
+
+    It is a run like that of migrate-all, and takes the same options.
+    """
+    return await _start(ctx, services, request, replace(request.options, undoes=run_id), prefer)
+
+
+async def _start(
+    ctx: AdminContext,
+    services: Services,
+    request: MigrateAllRequest,
+    options: RunOptions,
+    prefer: str,
+) -> Source | MigrationPreviewResponse | Reply:
     if request.dry_run and request.plan_id is not None:
         raise BadRunOptions("`dryRun` makes a new plan: leave out `plan`.")
     if request.dry_run:
-        preview = await services.fleet.preview(ctx, request.options, rehearse=request.rehearse)
+        preview = await services.fleet.preview(ctx, options, rehearse=request.rehearse)
         return MigrationPreviewResponse.of(preview)
     if request.rehearse:
         raise BadRunOptions("`rehearse` requires `dryRun`.")
     run_id = await services.fleet.plan(
         ctx,
         triggered_by=ctx.email,
-        options=request.options,
+        options=options,
         plan_id=request.plan_id,
         passed_only=request.passed_only,
     )

@@ -26,13 +26,15 @@ def show_preview(preview: "Preview", *, rehearsed: bool) -> None:
     show_long_table(columns, rows)
     _show_live(preview.revisions)
     _show_findings(preview.revisions)
+    _show_lost(preview.revisions)
     failed = [one for one in preview.details if one.error is not None and one.is_rehearsable]
     skipped = [one for one in preview.details if not one.is_rehearsable]
     show_failures(_by_cause(failed))
     show_failures(_by_cause(skipped), heading="Not rehearsed")
     passed = preview.pending - len(skipped)
     not_rehearsed = f", {len(skipped):,} not rehearsed" if skipped else ""
-    others = f"{preview.up_to_date:,} at the head, {preview.failed:,} failed{not_rehearsed}."
+    undoes = preview.plan.options[0]["undoes"] if preview.plan else None
+    others = f"{preview.up_to_date:,} {_done(undoes)}, {preview.failed:,} failed{not_rehearsed}."
     if rehearsed:
         at = f" at {preview.plan.created_at:%H:%M} UTC" if preview.plan else ""
         output.show_line(
@@ -47,9 +49,11 @@ def show_preview(preview: "Preview", *, rehearsed: bool) -> None:
         output.note("No plan was stored: the files of the revisions cannot be read, or changed.")
         return
     output.show_line(f"Plan: {preview.plan.id}")
-    output.note(f"Run exactly this: `tenantry migrate all --plan {preview.plan.id}`.")
+    command = f"undo {undoes}" if undoes else "all"
+    output.note(f"Run exactly this: `tenantry migrate {command} --plan {preview.plan.id}`.")
     if rehearsed and preview.failed and passed:
-        output.note(f"Add --passed-only to migrate the {passed:,} that passed.")
+        verb = "undo" if undoes else "migrate"
+        output.note(f"Add --passed-only to {verb} the {passed:,} that passed.")
 
 
 def show_plans(page: Page[StoredPlan]) -> None:
@@ -92,6 +96,7 @@ def show_plan(plan: StoredPlan, causes: Sequence[PlanCause], tenants: Sequence[P
         "expires": plan.expires_at,
         "head": plan.head,
         "tenants": f"{plan.total_count:,}: {_found(plan)}",
+        "undoes": options.get("undoes"),
         "waves": " ".join(map(str, waves)) if waves else None,
         "order": options.get("order") if waves else None,
         "failures of waves": " ".join(map(str, options.get("wave_max_failures") or ())) or None,
@@ -105,6 +110,7 @@ def show_plan(plan: StoredPlan, causes: Sequence[PlanCause], tenants: Sequence[P
     rows = [(one.revision, one.engine, one.runs_as.value, one.sql_sha256) for one in revisions]
     show_long_table(columns, rows)
     _show_findings(revisions)
+    _show_lost(revisions)
     samples = {one.tenant_id: one for one in tenants}
     show_failures(
         [
@@ -118,10 +124,15 @@ def show_plan(plan: StoredPlan, causes: Sequence[PlanCause], tenants: Sequence[P
 
 
 def _found(plan: StoredPlan) -> str:
-    others = f"{plan.up_to_date_count:,} at the head, {plan.failed_count:,} failed"
+    done = _done(plan.options[0].get("undoes"))
+    others = f"{plan.up_to_date_count:,} {done}, {plan.failed_count:,} failed"
     if plan.is_rehearsed:
         return f"{_tried(plan)}: {plan.passed_count:,} passed, {others}"
     return f"{plan.pending_count:,} {_tried(plan)}, {others}"
+
+
+def _done(undoes: object) -> str:
+    return "with nothing to undo" if undoes else "at the head"
 
 
 def _tried(plan: StoredPlan) -> str:
@@ -149,6 +160,22 @@ def _show_findings(revisions: Sequence[PendingRevision]) -> None:
         for found in one.findings
     ]
     show_long_table(columns, list(dict.fromkeys(rows)))
+
+
+def _show_lost(revisions: Sequence[PendingRevision]) -> None:
+    """Print what is lost when revisions are undone."""
+    columns = ["Lost by undoing", "What", output.number("Rows or values"), output.number("Tenants")]
+    rows = [
+        (
+            one.revision,
+            f"the column {lost.column} of {lost.table}" if lost.column else f"table {lost.table}",
+            f"{'more than ' if lost.is_more else ''}{lost.count:,}",
+            f"{lost.tenant_count:,}",
+        )
+        for one in revisions
+        for lost in one.lost
+    ]
+    show_long_table(columns, rows)
 
 
 def _by_cause(previews: Sequence["TenantPreview"]) -> list[tuple[int, str, str | None]]:

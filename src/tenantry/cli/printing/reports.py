@@ -149,12 +149,14 @@ def show_run(found: Found) -> None:
         "plan": run.plan_id,
         "holds after": " ".join(f"wave {one}" for one in run.holds) if run.holds else None,
         "holding": run.held_because,
+        "undoes": run.undoes,
         "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
     output.show_line()
     _show_causes(found)
-    columns = ["Tenant", "Status", output.number("Took"), "Applied", "Why"]
+    what = "Undone" if run.undoes else "Applied"
+    columns = ["Tenant", "Status", output.number("Took"), what, "Why"]
     show_long_table(columns, [_row(item) for item in found.items])
 
 

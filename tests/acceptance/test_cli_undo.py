@@ -1,0 +1,41 @@
+"""``tenantry migrate undo``."""
+
+import pytest
+
+from tests.acceptance.commands import Commands
+
+UNDOABLE = """revision = "0001_widgets"
+down_revision = None
+
+
+def upgrade(op):
+    op.execute("CREATE TABLE widget (id INTEGER PRIMARY KEY)")
+
+
+def downgrade(op):
+    op.execute("DROP TABLE widget")
+"""
+
+
+class TestCommand:
+    @pytest.mark.slow
+    def test_undo_is_planned_started_and_shown(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+        mine = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(UNDOABLE)}
+        run_id = tenantry("migrate", "all", "--json", **mine).data["runId"]
+
+        dry = tenantry("migrate", "undo", run_id, "--dry-run", **mine)
+        rehearsed = tenantry("migrate", "undo", run_id, "--rehearse", "--json", **mine).data
+        result = tenantry("migrate", "undo", run_id, "--plan", rehearsed["plan"]["id"], **mine)
+        twice = tenantry("migrate", "undo", run_id, **mine)
+        shown = tenantry("migrate", "show", **mine)
+
+        assert dry.status == 0
+        assert "table widget" in dry.stdout
+        assert f"tenantry migrate undo {run_id} --plan" in dry.stderr
+        assert result.status == 0
+        assert twice.status == 2
+        assert "nothing to undo" in twice.stderr
+        assert "undoes" in shown.stdout
+        assert run_id in shown.stdout
