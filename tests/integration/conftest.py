@@ -153,16 +153,27 @@ def _initialise(url: str) -> None:
         asyncio.run(migrator.initialise(url, RunScripts(Streams(STREAM)), run_id=new_id()))
 
 
-@pytest.fixture(name="tenant_url")
-def _tenant_url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """A tenant's database, at the head of our own stream."""
-    name = f"test_{secrets.token_hex(8)}"
-    if engine == "sqlite":
+@pytest.fixture(name="new_tenant")
+def _new_tenant(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Makes databases of tenants, at the head of our own stream."""
+    original = request.getfixturevalue(f"{engine}_tenant")
+    server = None if engine == "sqlite" else request.getfixturevalue("postgres_url")
+
+    def make() -> str:
+        name = f"test_{secrets.token_hex(8)}"
+        if server is not None:
+            return create_database(server, name, template=original)
         path = tmp_path / f"{name}.db"
-        shutil.copyfile(request.getfixturevalue("sqlite_tenant"), path)
+        shutil.copyfile(original, path)
         return f"sqlite:///{path}"
-    template: str = request.getfixturevalue("postgresql_tenant")
-    return create_database(request.getfixturevalue("postgres_url"), name, template=template)
+
+    return make
+
+
+@pytest.fixture(name="tenant_url")
+def _tenant_url(new_tenant: Callable[[], str]) -> str:
+    """A tenant's database, at the head of our own stream."""
+    return new_tenant()
 
 
 @pytest.fixture(name="make_server")
