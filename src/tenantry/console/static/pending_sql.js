@@ -25,6 +25,7 @@ export function pendingSql(revisions) {
         one.sql !== null && el("span", { class: "unfold" }),
       ),
       one.findings.length > 0 && findingsOf(one),
+      one.lost.length > 0 && lossesOf(one),
       one.sql === null
         ? el(
             "p",
@@ -49,6 +50,24 @@ function findingsOf({ revision, findings }) {
     { class: "findings", "aria-label": `Warnings about ${revision}` },
     findings.map((one) =>
       el("li", {}, warning(`Statement ${count(one.statementNumber)}`), " ", one.message),
+    ),
+  );
+}
+
+/** What the tenants lose when the revision is undone. */
+function lossesOf({ revision, lost }) {
+  return el(
+    "ul",
+    { class: "findings", "aria-label": `Lost by undoing ${revision}` },
+    lost.map(({ table, column, count: number, isMore, customerCount }) =>
+      el(
+        "li",
+        {},
+        warning("Lost"),
+        ` ${column === null ? `table ${table}` : `column ${column} of ${table}`}: `,
+        `${isMore ? "more than " : ""}${plural(number, column === null ? "row" : "value")} `,
+        `in ${plural(customerCount, "tenant")}`,
+      ),
     ),
   );
 }

@@ -38,6 +38,9 @@ export async function view({ query, signal }) {
   const words = el("p", { class: "words" });
   const preview = el("div", { class: "waves", "aria-hidden": "true" });
   const result = el("div", { class: "stack" });
+  const onlyBehind = choices("Tenants", "onlyBehind", [
+    ["true", "Skip tenants that the catalog shows at the head: their databases are not opened."],
+  ]);
   const fields = [
     radios("Start", "preset", [
       ["all", "All at once", true],
@@ -52,9 +55,7 @@ export async function view({ query, signal }) {
       "When more tenants have failed, no more are started. Empty: no limit.",
     ),
     field("Label", input("label"), "Stored with the run, and shown as its name."),
-    choices("Tenants", "onlyBehind", [
-      ["true", "Skip tenants that the catalog shows at the head: their databases are not opened."],
-    ]),
+    ...(selection.path === undefined ? [onlyBehind] : []),
     choices("Options", "rehearse", [
       [
         "true",
@@ -73,7 +74,7 @@ export async function view({ query, signal }) {
     try {
       const until = { signal: AbortSignal.any([signal, ours.signal]) };
       const body = { ...wanted, dryRun: true, ...rehearse };
-      const found = await send("POST", MIGRATE_ALL, body, until);
+      const found = await send("POST", selection.path ?? MIGRATE_ALL, body, until);
       const query = { details: "none" };
       const plan = found.plan && (await get(`${PLANS}/${found.plan.id}`, { query, ...until }));
       if (!ours.signal.aborted) {
@@ -106,7 +107,7 @@ export async function view({ query, signal }) {
   runChanges.addEventListener("change", warn, { signal });
   warn();
   return [
-    el("h1", {}, "Plan a run"),
+    el("h1", {}, selection.path === undefined ? "Plan a run" : "Undo a run"),
     running,
     el(
       "div",

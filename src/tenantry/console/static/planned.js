@@ -27,6 +27,7 @@ export function planned(found, plan, wanted) {
     );
     go(`/runs/${run.id}`);
   };
+  const verb = plan?.undoes ? "Undo" : "Migrate";
   const failed = found.details.filter((one) => one.error !== null);
   const limit = { max: ROWS_SHOWN_MAX, noun: "more tenant" };
   const mayStart = plan !== null && plan.runId === null && found.total > 0;
@@ -54,10 +55,10 @@ export function planned(found, plan, wanted) {
     ),
     actionRow(
       somePassed &&
-        button(`Migrate the ${count(plan.passedCount)} that passed`, () =>
+        button(`${verb} the ${count(plan.passedCount)} that passed`, () =>
           start({ passedOnly: true }),
         ),
-      mayStart && button(actionOf(found, wanted), () => start({}), { kind: "primary" }),
+      mayStart && button(actionOf(found, wanted, verb), () => start({}), { kind: "primary" }),
     ),
     table("Pending work by path", PATHS, pathsOf(found, plan), "No tenants are selected."),
     found.revisions.length > 0 && el("h3", {}, "Pending revisions"),

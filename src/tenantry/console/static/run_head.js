@@ -40,6 +40,7 @@ export function drawHead(page) {
         !isRunning &&
           failed &&
           linkButton(`#/runs/plan?retryOf=${run.id}`, "Retry all failures", "primary"),
+        !isRunning && run.undoes === null && linkButton(`#/runs/plan?undo=${run.id}`, "Undo…"),
       ),
     ),
     facts({
@@ -51,6 +52,10 @@ export function drawHead(page) {
         run.retryOf === null
           ? undefined
           : el("a", { href: `#/runs/${run.retryOf}` }, "an earlier run"),
+      Undoes:
+        run.undoes === null
+          ? undefined
+          : el("a", { href: `#/runs/${run.undoes}` }, "an earlier run"),
       Plan:
         run.planId === null
           ? undefined

@@ -1,4 +1,4 @@
-// The tenants of a run that is planned: all, one, or those that failed.
+// The tenants of a run that is planned: all, one, those that failed, or those of a run to undo.
 
 import { get, HISTORY, RUNS, SCHEMA_STATUS, TENANTS } from "./api.js";
 import { plural } from "./format.js";
@@ -10,6 +10,15 @@ export async function selectionOf(query, signal) {
     const now = await get(`${TENANTS}/${encodeURIComponent(tenant)}`, { signal });
     const description = `One tenant: ${now.name}.`;
     return { body: { tenantIds: [tenant] }, description, total: 1, obstacle: obstacleOf(now) };
+  }
+  const undo = query.get("undo");
+  if (undo !== null) {
+    const path = `${HISTORY}/${encodeURIComponent(undo)}/undo`;
+    const run = await get(`${RUNS}/${encodeURIComponent(undo)}`, { signal });
+    const description =
+      `Undo the run “${run.label ?? run.id}”: the downgrade() of what it has applied to each of ` +
+      `${plural(run.totalCount, "tenant")}. Tenants that were migrated since are left as they are.`;
+    return { path, body: {}, description, total: run.totalCount };
   }
   const retryOf = query.get("retryOf");
   if (retryOf === null) {

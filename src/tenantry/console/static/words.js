@@ -60,8 +60,8 @@ export function budgetInWords(text) {
 }
 
 /** "Migrate 9 tenants · 3 waves · stop after 1 failure" */
-export function actionOf(found, { waves, maxFailures, hold }) {
-  const parts = [`Migrate ${plural(found.total, "tenant")}`];
+export function actionOf(found, { waves, maxFailures, hold }, verb) {
+  const parts = [`${verb} ${plural(found.total, "tenant")}`];
   if (waves !== undefined) {
     parts.push(plural(waves.length, "wave"));
     if (hold) {
@@ -78,7 +78,8 @@ export function actionOf(found, { waves, maxFailures, hold }) {
 
 /** Return the summary of a dry run or a rehearsal as a sentence. */
 export function summaryOf(found, plan) {
-  const others = `${count(found.upToDate)} already at head, ${count(found.failed)} failed`;
+  const done = plan?.undoes ? "with nothing to undo" : "already at head";
+  const others = `${count(found.upToDate)} ${done}, ${count(found.failed)} failed`;
   if (!plan?.isRehearsed) {
     return (
       `Pending, not tried: ${plural(found.pending, "tenant")} of ${count(found.total)}; ` +
