@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -492,12 +493,38 @@ class TestMigrateOptions:
         lines = [line.split() for line in ended.stdout.splitlines()]
         assert [line[0] for line in lines if line and line[0].isdigit()][:2] == ["1", "3"]
         assert all(
-            one in shown for one in ("widgets for all", "1 4", "failures allowed", "stopped")
+            one in shown
+            for one in ("widgets for all", "1 (0 may fail) 4", "failures allowed", "stopped")
         )
+
+    @pytest.mark.slow
+    def test_stops_after_a_failed_canary_by_default(self, tenantry: Commands):
+        """Also after an amount that is the first of several waves, unless more may fail."""
+        tenantry.create_admin()
+        for number in range(3):
+            tenantry.create_tenant(f"tenant {number}")
+        tenantry.break_tenant(tenantry.create_tenant("Canary"))
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+        migrate = partial(tenantry, "migrate", "all", **migrations)
+
+        named = migrate("--wave", "name=canary", "--wave", "100%")
+        shown = tenantry("migrate", "show").stdout
+        amount = migrate("--order", "name", "--wave", "1", "--wave", "100%", "--max-failures", "9")
+        kept = migrate("--wave", "1", "--wave", "100%", "--wave-max-failures", "100%")
+
+        assert named.status == amount.status == kept.status == 1
+        assert "0 of 4 tenants are at the head, 4 failed" in named.stdout
+        assert "1 (name=canary, 0 may fail) 4" in shown
+        assert "a tenant of wave 1 (name=canary) failed" in shown
+        assert "a tenant of wave 1 failed" in amount.stdout
+        assert "3 of 4 tenants are at the head, 1 failed" in kept.stdout
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
+            (("--wave", "size=1"), "`waves`"),
+            (("--order", "size", "--wave", "1"), "`order`"),
+            (("--wave-max-failures", "0"), "`waveMaxFailures`"),
             (("--wave", "0"), "`waves`"),
             (("--wave", "2", "--wave", "1"), "`waves`"),
             (("--wave", "many"), "`waves`"),

@@ -147,6 +147,13 @@ class TestBody(WithMigrations):
             ("waves", ["ten"]),
             ("waves", [1.5]),
             ("waves", [2, 1]),
+            ("waves", ["colour=green"]),
+            ("waves", ["name=nobody", 1]),
+            ("waves", [1, "name=acme"]),
+            ("order", "size"),
+            ("order", "name"),
+            ("waveMaxFailures", [0]),
+            ("waveMaxFailures", 0),
             ("maxFailures", None),
             ("maxFailures", -1),
             ("maxFailures", "5"),
@@ -229,6 +236,30 @@ class TestBody(WithMigrations):
         assert (data["total"], data["success"], data["failed"]) == (2, 1, 1)
         [left] = [one for one in data["details"] if one["status"] == "failed"]
         assert left["error"].startswith("not attempted: ")
+        must_be(await last_run(world), MIGRATION_RUN)
+
+
+class TestWaves(WithMigrations):
+    async def test_that_name_their_customers_are_shown_with_their_names(self, world: World) -> None:
+        """Also in the plan of a dry run. The shape of the history is unchanged."""
+        admin = await world.admin()
+        given = {
+            "waves": ["name=globex", "100%"],
+            "order": "name",
+            "waveMaxFailures": ["50%", 3],
+        }
+
+        await ordered(world, **given)
+        plan_id = (await previewed(world, **given))["plan"]["id"]
+        [run] = ok(await admin.get("/api/admin/migration-runs"))["items"]
+        plan = ok(await admin.get(f"/api/admin/plans/{plan_id}"))
+
+        assert run["waves"] == [1, 2]
+        assert run["waveDetails"] == [
+            {"where": "name=globex", "maxFailures": 1},
+            {"where": None, "maxFailures": 1},
+        ]
+        assert {name: plan[name] for name in given} == given
         must_be(await last_run(world), MIGRATION_RUN)
 
 

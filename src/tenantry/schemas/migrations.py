@@ -317,8 +317,11 @@ class InWorkResponse(Schema, frozen=True):
     since: datetime
 
 
-class WaveDetailResponse(Wave, Schema, frozen=True):
+class WaveDetailResponse(Schema, frozen=True):
     """The condition that names the customers of a wave, and its own failure budget, or null."""
+
+    where: str | None
+    max_failures: int | None
 
 
 class RunResponse(Schema, frozen=True):

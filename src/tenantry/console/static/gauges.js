@@ -27,7 +27,7 @@ export function waveSteps() {
           "li",
           { class: kind, "aria-current": isCurrent && "step" },
           gauge(inWave, size - from, isCurrent ? "running" : "success"),
-          el("strong", {}, `Wave ${index + 1}`),
+          el("strong", {}, [`Wave ${index + 1}`, nameOf(run, index)].filter(Boolean).join(": ")),
           el("span", {}, `${count(inWave)} of ${count(size - from)}`),
         );
       }),
@@ -35,6 +35,11 @@ export function waveSteps() {
   }
 
   return { element, draw };
+}
+
+/** How a wave names its tenants, such as `server=eu`; undefined for an amount. */
+function nameOf(run, index) {
+  return run.waveDetails?.[index].where;
 }
 
 /** The failure budget as a meter; hidden without a budget. */

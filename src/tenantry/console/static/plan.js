@@ -9,7 +9,7 @@ import { planned, storedPlan } from "./planned.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
 import { selectionOf } from "./selection.js";
 import { notice, section, speak, tenantLink } from "./widgets.js";
-import { budgetInWords, parseSize, parseSizes, summaryOf, wavesInWords } from "./words.js";
+import { budgetInWords, isName, parseSize, parseWaves, summaryOf, wavesInWords } from "./words.js";
 
 const CANARY = "1, 10%, 100%";
 // The values are JSON.
@@ -32,7 +32,12 @@ export async function view({ query, signal }) {
     return [el("h1", {}, "Plan a run"), notice("warning", el("p", {}, selection.obstacle), back)];
   }
   const waves = input("waves", { placeholder: CANARY });
-  const ownWaves = field("Waves", waves, "The total number of tenants started in each wave.");
+  const ownWaves = field(
+    "Waves",
+    waves,
+    "The total number of tenants started in each wave. The first ones can name their tenants: " +
+      "server=eu, name=Acme.",
+  );
   const hold = field("After each wave", select("hold", HOLDS));
   const budget = input("maxFailures", { placeholder: "3 or 5%" });
   const words = el("p", { class: "words" });
@@ -92,7 +97,9 @@ export async function view({ query, signal }) {
     const wanted = wavesOf(data);
     ownWaves.hidden = data.get("preset") !== "own";
     hold.hidden = data.get("preset") === "all";
-    fill(words, [wavesInWords(wanted, selection.total), budgetInWords(budget.value)].join(" "));
+    const canary = wanted.includes(",") && "A failure in the first wave stops the run.";
+    const inWords = [wavesInWords(wanted, selection.total), canary, budgetInWords(budget.value)];
+    fill(words, inWords.filter(Boolean).join(" "));
     fill(preview, waveBars(wanted, selection.total));
   };
   planForm.addEventListener("input", () => {
@@ -148,9 +155,12 @@ function bodyOf(selection, data) {
   const wanted = { ...selection, ...behindOf(data) };
   const waves = wavesOf(data);
   if (waves !== "") {
-    wanted.waves = parseSizes(waves);
+    wanted.waves = parseWaves(waves);
     if (data.get("hold") !== "") {
       wanted.hold = JSON.parse(data.get("hold"));
+    }
+    if (wanted.waves.length > 1) {
+      wanted.waveMaxFailures = [0];
     }
   }
   if (data.get("maxFailures").trim() !== "") {
@@ -165,7 +175,10 @@ function bodyOf(selection, data) {
 /** A bar with a segment for each wave, and the tenants of each. */
 function waveBars(text, total) {
   try {
-    const sizes = parseSizes(text.trim() === "" ? "100%" : text);
+    const sizes = parseWaves(text.trim() === "" ? "100%" : text);
+    if (sizes.some(isName)) {
+      return null; // only the catalog knows how many tenants these are
+    }
     const most = sizes.map((size) =>
       typeof size === "number"
         ? Math.min(size, total)

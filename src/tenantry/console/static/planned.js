@@ -104,6 +104,8 @@ function planFacts(plan) {
     Run:
       plan.runId === null ? undefined : el("a", { href: `#/runs/${plan.runId}` }, "Show the run"),
     By: plan.actor,
+    "Order in the waves": plan.waves === null ? undefined : plan.order,
+    "Failures that each wave allows": plan.waveMaxFailures?.join(", "),
     "Can be started until": time(plan.expiresAt),
   });
 }

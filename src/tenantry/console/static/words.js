@@ -16,9 +16,14 @@ export function parseSize(text) {
   return found[2] === "%" ? `${Number(found[1])}%` : Number(found[1]);
 }
 
-/** Return the sizes of waves: `[1, "10%", "100%"]` of "1, 10%, 100%". */
-export function parseSizes(text) {
-  return text.split(",").map(parseSize);
+/** Return waves: `["server=eu", 10, "100%"]` of "server=eu, 10, 100%". */
+export function parseWaves(text) {
+  return text.split(",").map((one) => (isName(one) ? one.trim() : parseSize(one)));
+}
+
+/** Return whether a wave names its tenants, such as `server=eu`. */
+export function isName(wave) {
+  return String(wave).includes("=");
 }
 
 /**
@@ -32,7 +37,7 @@ export function wavesInWords(text, total = null) {
     return "All tenants may start at once.";
   }
   try {
-    const sizes = parseSizes(text);
+    const sizes = parseWaves(text);
     const listed = sizes.map((size) => sizeInWords(size, total)).join(", then ");
     const waits = sizes.length > 1 ? " Each wave starts when the previous one has ended." : "";
     const rest = sizes.at(-1) === ALL ? "" : " The remaining tenants are not attempted.";
@@ -93,6 +98,9 @@ export function summaryOf(found, plan) {
 }
 
 function sizeInWords(size, total) {
+  if (isName(size)) {
+    return `the tenants with ${size}`;
+  }
   if (typeof size === "number") {
     return plural(size, "tenant");
   }
