@@ -94,7 +94,7 @@ class Ended:
 
     @property
     def data(self) -> Any:
-        assert self.status in {0, 1, 3}, self.stderr
+        assert self.status in {0, 1, 3, 4}, self.stderr
         return json.loads(self.stdout)
 
 

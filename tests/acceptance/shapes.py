@@ -140,12 +140,14 @@ RUN_TENANT: Shape = {**MIGRATION_RUN_DETAIL, "isAttempted": is_flag, "cause": ma
 RUN: Shape = {
     **{name: of for name, of in MIGRATION_RUN.items() if name != "details"},
     "state": one_of(
-        "running", "stopping", "cancelling", "success", "failed", "stopped", "cancelled"
+        *("running", "holding", "stopping", "cancelling"),
+        *("success", "failed", "stopped", "cancelled"),
     ),
     "notAttemptedCount": is_count,
     "label": maybe(is_text),
     "head": maybe(is_text),
     "waves": maybe(lambda value: all(is_count(one) for one in value)),
+    "holds": maybe(lambda value: all(is_count(one) for one in value)),
     "maxFailures": maybe(is_count),
     "stopReason": maybe(is_text),
     "retryOf": maybe(is_guid),

@@ -579,6 +579,36 @@ class TestMigrateCancel:
         assert "migrate history" in only_line(ended.stderr)
 
 
+class TestMigrateContinue:
+    @pytest.mark.slow
+    def test_starts_the_next_wave_and_says_what_to_do_next(self, tenantry: Commands):
+        tenantry.create_admin()
+        for name in ("acme", "globex", "hooli"):
+            tenantry.create_tenant(name)
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+        waves = ("--wave", "1", "--wave", "2", "--wave", "100%")
+
+        both = tenantry("migrate", "all", *waves, "--hold", "--hold-check", **migrations)
+        held = tenantry("migrate", "all", *waves, "--hold", **migrations)
+        run_id = tenantry("migrate", "history", "--json").data["items"][0]["id"]
+        shown = tenantry("migrate", "show")
+        status = tenantry("migrate", "status", **migrations)
+        first = tenantry("migrate", "continue", run_id, "--wave", "1", "--json", **migrations)
+        again = tenantry("migrate", "continue", run_id, "--wave", "1", **migrations)
+        last = tenantry("migrate", "continue", run_id, "--wave", "2", **migrations)
+
+        assert (both.status, again.status) == (2, 2)
+        assert held.status == first.status == 4
+        assert "1 of 3 tenants are at the head. The run is holding: Wave 1 of 3" in held.stdout
+        assert f"Continue: `tenantry migrate continue {run_id} --wave 1`." in held.stderr
+        assert f"Stop: `tenantry migrate cancel {run_id}`." in held.stderr
+        assert "holding" in shown.stdout
+        assert f"Holding: {run_id}, 1 of 3 tenants" in status.stdout
+        assert (first.data["success"], first.data["holdingWave"]) == (2, 2)
+        assert "not holding after this wave" in only_line(again.stderr)
+        assert (last.status, "3 of 3 tenants" in last.stdout) == (0, True)
+
+
 class TestPageSize:
     def test_above_the_maximum_means_the_maximum(self, alone: Commands):
         alone.create_admin()

@@ -162,6 +162,11 @@ class TestBody(WithMigrations):
             ("label", 1),
             ("label", "a\nb"),
             ("label", "a" * 1_000),
+            ("hold", None),
+            ("hold", True),
+            ("hold", "always"),
+            ("hold", [1]),
+            ("hold", ["1"]),
             ("onlyBehind", None),
             ("onlyBehind", "true"),
             ("dryRun", None),
@@ -228,6 +233,36 @@ class TestBody(WithMigrations):
         details = {one["customerName"]: one for one in (await last_run(world))["details"]}
         assert details["behind"]["status"] == "Failed"
         assert details["behind"]["appliedMigrations"] == ""
+
+    async def test_holds_after_a_wave_until_it_is_continued(self, world: World) -> None:
+        """A caller that waits gets the result so far, and how to continue the run."""
+        admin = await world.admin()
+        body = {"waves": [1, "100%"], "hold": True}
+        held = ok(await admin.post(MIGRATE_ALL, json=body))
+        run_id = held["runId"]
+        path = f"{HISTORY}/{run_id}/continue"
+        listed = ok(await admin.get(f"{HISTORY}/{run_id}"))
+        shown = ok(await admin.get(f"/api/admin/migration-runs/{run_id}"))
+        wrong = await admin.post(path, json={"wave": 2})
+        unknown = await admin.post(f"{HISTORY}/{UNKNOWN_ID}/continue", json={"wave": 1})
+        without = await admin.post(path, json={})
+        continued = await admin.post(path, json={"wave": 1})
+        again = await admin.post(path, json={"wave": 1})
+        run = await ended(world)
+
+        why = "Wave 1 of 2 has ended. Continue or cancel the run."
+        assert (held["success"], len(held["details"])) == (1, 1)
+        for one in (held, listed, shown):
+            assert (one["holdingWave"], one["heldBecause"]) == (1, why)
+        assert (shown["state"], shown["holds"]) == ("holding", [1])
+        for refusal in (wrong, again):
+            refused(refusal, 409)
+            assert refusal.headers["x-error-code"] == "run_not_holding"
+        refused(unknown, 404)
+        refused(without, 400)
+        assert continued.status_code == 202
+        assert (run["id"], run["successCount"]) == (run_id, run["totalCount"])
+        assert "holdingWave" not in run
 
     async def test_leaves_out_what_the_last_wave_leaves_out(self, world: World) -> None:
         """The waves are sizes of the whole; the shape of the answer is unchanged."""

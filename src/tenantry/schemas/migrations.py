@@ -14,7 +14,6 @@ from msgspec import UNSET, UnsetType, field
 from tenantry.catalog.activity import Activity, AwayServer, TenantInWork
 from tenantry.catalog.run_results import Cause
 from tenantry.catalog.runs import MigrationRun, RunState, RunTenant
-from tenantry.catalog.waves import Wave
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import PlacedCount, SchemaStatus
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema, sent_members

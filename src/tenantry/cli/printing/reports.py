@@ -147,7 +147,7 @@ def show_run(found: Found) -> None:
         "failures allowed": None if run.max_failures is None else f"{run.max_failures:,}",
         "stopped": run.stop_reason,
         "plan": run.plan_id,
-        "holds after": " ".join(f"wave {one}" for one in run.holds) if run.holds else None,
+        "holds after": f"wave {', '.join(map(str, run.holds))}" if run.holds else None,
         "holding": run.held_because,
         "undoes": run.undoes,
         "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
