@@ -10,9 +10,11 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import UUID
 
 from pydantic import SecretStr
 
+from tenantry.fleet.run_options import RunOptions
 from tenantry.kit import log
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
@@ -102,6 +104,16 @@ async def _migrate(services: Services) -> None:
     _write_line(f"{run.success_count} {run.failed_count}")
 
 
+async def _undo(services: Services, run_id: str) -> None:
+    """Plan the undo of a run, print its id, wait for its end, and print its counts."""
+    options = RunOptions(undoes=UUID(run_id))
+    ctx = system_context("test")
+    undo_id = await services.fleet.plan(ctx, triggered_by="test", options=options)
+    _write_line(undo_id)
+    run = await services.fleet.wait(undo_id)
+    _write_line(f"{run.success_count} {run.failed_count}")
+
+
 async def _work(_services: Services) -> None:
     """Work on every run until a signal comes."""
     stop = asyncio.Event()
@@ -130,6 +142,7 @@ async def _start(_services: Services) -> None:
 
 PROGRAMS: dict[str, Callable[..., Awaitable[None]]] = {
     "migrate": _migrate,
+    "undo": _undo,
     "work": _work,
     "provision": _provision,
     "start": _start,

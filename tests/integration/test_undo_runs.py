@@ -1,7 +1,11 @@
 """Undo exactly one run: in each tenant, what that run has applied there, and nothing else."""
 
+import asyncio
+import signal
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
+from uuid import UUID
 
 import pytest
 
@@ -18,9 +22,10 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
-from tests.conftest import UNDO_HEAD
+from tests.conftest import UNDO_HEAD, provision
 from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate, tenants, until_held, url_of
+from tests.integration.programs import running
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -359,3 +364,34 @@ class TestRefusal:
             file.unlink()
             with pytest.raises(RevisionLost, match="u1_note"):
                 await migrate(services, undoes=run.id)
+
+
+@pytest.mark.slow
+async def test_a_killed_undo_is_finished_and_other_tenants_stay_byte_for_byte(
+    undoable: Settings, folder: AlembicFolder
+):
+    async with open_services(undoable) as services:
+        touched = await tenants(services, 8)
+        others = [(await provision(services, f"other{number}")).tenant for number in range(3)]
+        before = dumps(services, touched)
+        for number in range(1, 4):
+            table = f"u{number}_t{number}"
+            add_table(folder, table, head="import time")
+            file = folder.path / "versions" / f"{table}.py"
+            file.write_text(file.read_text().replace("op.drop", "time.sleep(0.05)\n    op.drop"))
+        run = await migrate(services, tenant_ids=[one.id for one in touched])
+        written = [raw_sql.written(url_of(services, one), without="nothing") for one in others]
+    random = Random(8)  # noqa: S311 - a test that can be repeated
+    async with running("undo", undoable, run.id) as process:
+        undo_id = UUID(await process.line())
+        await asyncio.sleep(random.uniform(0.1, 0.4))
+        process.signal(signal.SIGKILL)
+    async with open_services(undoable) as services:
+        between = dumps(services, touched)
+        undo = await services.fleet.wait(undo_id)
+
+        assert counts(undo) == (8, 0)
+        assert await applied(services, undo) == ["u3_t3,u2_t2,u1_t1"] * 8
+        assert dumps(services, touched) == before != between
+        now = [raw_sql.written(url_of(services, one), without="nothing") for one in others]
+        assert now == written

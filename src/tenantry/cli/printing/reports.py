@@ -13,6 +13,7 @@ from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
 
 ROWS_SHOWN_MAX = 100
+ALREADY = "already at the head"
 
 
 class StatusResponse(SchemaStatusResponse, frozen=True):
@@ -66,7 +67,8 @@ def _summary(found: Found) -> str:
         item.state == MigrationState.SUCCESS and item.applied is None for item in found.items
     )
     verb = "is" if run.total_count == 1 else "are"
-    said = [f"{run.success_count:,} of {tenants_text(run.total_count)} {verb} at the head"]
+    where = "back before the run" if run.undoes else "at the head"
+    said = [f"{run.success_count:,} of {tenants_text(run.total_count)} {verb} {where}"]
     if already:
         said.append(f"{already:,} unchanged")
     if run.failed_count:
@@ -155,9 +157,9 @@ def show_run(found: Found) -> None:
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
     output.show_line()
     _show_causes(found)
-    what = "Undone" if run.undoes else "Applied"
+    what, nothing = ("Undone", "nothing to undo") if run.undoes else ("Applied", ALREADY)
     columns = ["Tenant", "Status", output.number("Took"), what, "Why"]
-    show_long_table(columns, [_row(item) for item in found.items])
+    show_long_table(columns, [_row(item, nothing) for item in found.items])
 
 
 def _waves(run: MigrationRun) -> list[str]:
@@ -171,13 +173,13 @@ def _waves(run: MigrationRun) -> list[str]:
     return texts
 
 
-def _row(item: RunTenant) -> tuple[object, ...]:
+def _row(item: RunTenant, nothing: str) -> tuple[object, ...]:
     failed = item.state == MigrationState.FAILED.value
     return (
         item.tenant_name,
         Text(item.state, "red" if failed else "green"),
         _took(item.started_at, item.finished_at),
-        "already at the head" if item.applied is None else item.applied.replace(",", ", "),
+        nothing if item.applied is None else item.applied.replace(",", ", "),
         item.error,
     )
 
