@@ -178,6 +178,23 @@ class TestRetryOf:
             assert ids(found) == ids([made[2], made[3]])
             assert [item.state for item in found] == ["Success", "Failed"]
 
+    async def test_leaves_out_what_was_migrated_since(self, gated: Settings, gate: Gate):
+        """By any run: as many are retried as are left."""
+        async with open_services(gated) as services:
+            made = await tenants(services, 3)
+            gate.build()
+            gate.open()
+            spoil(services, *made)
+            first = await services.fleet.wait(await plan(services))
+            mend(services, made[0])
+            await ended(services, RunOptions(tenant_ids=ids([made[0]])))
+
+            causes = await runs.failure_causes(services.catalog, first.id)
+            found = await ended(services, RunOptions(retry_of=first.id))
+
+            assert [(one.count, one.left) for one in causes] == [(3, 2)]
+            assert ids(found) == ids(made[1:])
+
     async def test_with_tenant_ids_is_for_those_that_are_both(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             made = await tenants(services, 3)

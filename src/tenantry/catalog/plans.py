@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.jobs import is_frozen
 from tenantry.catalog.pace import PACE
+from tenantry.catalog.run_results import is_left
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import migration_run, plan_tenant, tenant, tenant_migration
@@ -40,7 +41,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     Attributes:
         tenant_ids: Only these tenants.
-        retry_of: Only the tenants that failed in this run.
+        retry_of: Only the tenants that failed in this run, and have not been migrated since.
         cause: Only the tenants that failed with this cause; needs `retry_of`.
         head: Only the tenants that were not last seen at this revision, or that failed in their
             latest attempt.
@@ -115,6 +116,7 @@ _failed_before = sa.select(_item.tenant_id).where(
     _item.state == MigrationState.FAILED.value,
     sa.or_(_cause.is_(None), _item.cause == _cause),
 )
+_is_left = sa.exists().where(_run.id == _retry_of, is_left)
 # One that is moved is migrated after the move.
 _is_selected = sa.or_(
     is_migrated,
@@ -137,7 +139,7 @@ _undone = (
 )
 _CONDITIONS = {
     "tenant_ids": is_listed(tenant.c.id, _ids),
-    "retry_of": tenant.c.id.in_(_failed_before),
+    "retry_of": sa.and_(tenant.c.id.in_(_failed_before), _is_left),
     "head": sa.or_(
         tenant.c.schema_revision.is_distinct_from(_head), tenant.c.failing_run_id.is_not(None)
     ),

@@ -39,13 +39,14 @@ _PATHS = Statement(
     sa.select(_item.applied).where(of_run, _item.applied != "").distinct().limit(PATHS_MAX), _Path
 )
 _count = sa.func.count()
-_is_left = sa.or_(
+is_left = sa.or_(
     tenant.c.failing_run_id.is_not(None),
     sa.case(
         (_run.undoes.is_(None), tenant.c.schema_revision.is_distinct_from(_run.head)),
         else_=sa.literal(UNDO_OF) + tenant.c.schema_revision == _run.head,
     ),
 )
+"""Whether a tenant of a run has not been migrated, or undone, since."""
 _FAILURES = Statement(
     sa.select(
         _item.cause,
@@ -55,7 +56,7 @@ _FAILURES = Statement(
             "sample_tenant_id"
         ),
         # A tenant that was not attempted is left until it reaches the head of that run.
-        sa.func.count(sa.case((_is_left, tenant.c.id))).label("left"),
+        sa.func.count(sa.case((is_left, tenant.c.id))).label("left"),
     )
     .select_from(
         tenant_migration.join(migration_run, _run.id == _item.run_id).outerjoin(

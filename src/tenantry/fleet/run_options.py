@@ -48,8 +48,8 @@ class RunOptions:
     Attributes:
         tenant_ids: Only these tenants, at most 10,000; each must be active and not read-only. An
             empty list is a run of no tenant.
-        retry_of: Only the tenants that failed in this run and are active now. With `tenant_ids`
-            too, those that are both.
+        retry_of: Only the tenants that failed in this run, have not been migrated since, and are
+            active now. With `tenant_ids` too, those that are both.
         cause: With `retry_of`: only the tenants that failed with this cause.
         waves: The cumulative number of tenants up to each wave, or a percentage such as ``5%``; at
             most 100. The first waves may name their
