@@ -1,7 +1,11 @@
 """GET /api/admin/migration-runs, one of them, its tenants; the map, and the health."""
 
+from tenantry.catalog import workers
+from tenantry.catalog.workers import SILENCE_MS, InWork, Report
 from tenantry.kit.access_log import ERRORS_KEPT_MAX
+from tenantry.kit.ids import new_id
 from tenantry.tenant.overview import POSTS_SHOWN_MAX
+from testkit import raw_sql
 from tests.acceptance.blogs import blog_of
 from tests.acceptance.shapes import (
     RUN,
@@ -57,6 +61,7 @@ WORKER = {
     "seenAt": is_instant,
     "isAlive": is_flag,
     "inWorkCount": is_count,
+    "abandonedCount": is_count,
     "isThis": is_flag,
 }
 SERVER = {"name": is_text, "awaySince": maybe(is_instant)}
@@ -225,6 +230,24 @@ class TestHealth:
         assert found["errors"] == []
         assert [one["isAlive"] for one in found["workers"] if one["isThis"]] == [True]
         assert [one["awaySince"] for one in found["servers"]] == [None]
+
+    async def test_of_a_silent_worker_has_nothing_in_work(self, world: World) -> None:
+        """What another worker has claimed since is not abandoned either."""
+        catalog, dead = world.services.catalog, new_id()
+        tenant = world.acme.tenant
+        work = InWork(new_id(), tenant.id, tenant.name, tenant.server_name, 100)
+        await workers.beat(catalog, dead, Report(in_work=[work]))
+        admin = await world.admin()
+
+        async def counts() -> list[tuple[object, ...]]:
+            found = ok(await admin.get(HEALTH))["workers"]
+            members = ("isAlive", "inWorkCount", "abandonedCount")
+            return [tuple(one[name] for name in members) for one in found if not one["isThis"]]
+
+        assert await counts() == [(True, 1, 0)]
+        age = f"UPDATE worker SET seen_at_ms = seen_at_ms - {SILENCE_MS + 1_000} WHERE program = ''"
+        raw_sql.run(world.services.settings.catalog, age)
+        assert await counts() == [(False, 0, 0)]
 
     async def test_has_the_recent_errors_of_this_process(self, world: World) -> None:
         """Of the service, not those of clients; the newest first, without the path's values."""

@@ -107,6 +107,22 @@ class TestBackup:
         archives = (await admin.get(ARCHIVES)).json()["data"]["items"]
         assert {one["tenantName"] for one in archives} == {"acme", "globex", None}
 
+    async def test_says_whose_newest_backup_is_the_oldest(
+        self, world: World, admin: httpx.AsyncClient
+    ):
+        async def oldest() -> tuple[Any, ...]:
+            found = (await admin.get("/api/admin/backups")).json()["data"]
+            return found["oldestCustomerName"], found["oldestAt"], found["withoutCount"]
+
+        assert await oldest() == (None, None, 2)
+        path = f"{TENANTS}/{world.acme.tenant.id}/backup"
+        first = await done(admin, path)
+        assert await oldest() == ("acme", first["finishedAt"], 1)
+        await done(admin, f"{TENANTS}/{world.globex.tenant.id}/backup")
+        again = await done(admin, path)
+        assert (await oldest())[0] == "globex"
+        assert (await oldest())[1] < again["finishedAt"]
+
     async def test_of_some_tenants_leaves_the_others_out(
         self, world: World, admin: httpx.AsyncClient
     ):

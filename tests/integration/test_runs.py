@@ -11,8 +11,10 @@ import msgspec
 import pytest
 
 from tenantry.catalog import run_claims, run_results, run_tenants, runs, tenants, workers
+from tenantry.catalog.activity import activity_of
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.catalog.workers import InWork, Report
 from tenantry.cli.printing import progress
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
@@ -202,6 +204,30 @@ class TestClaim:
         await run_claims.give_up(quiet.catalog, first, may_have_started=False)
 
         assert len(await claimed(quiet, second)) == TENANTS - 3
+
+
+class TestActivity:
+    async def test_of_a_silent_worker_is_abandoned_until_another_claims_it(
+        self, quiet: Services, settings: Settings
+    ):
+        run_id, dead = await planned(quiet), await worker(quiet)
+        items = await claimed(quiet, dead, 3)
+        work = [InWork(run_id, one.tenant_id, one.tenant_name, "default", 10) for one in items[:2]]
+        await workers.beat(quiet.catalog, dead, Report(in_work=work))
+
+        async def activity() -> tuple[list[UUID], list[UUID]]:
+            found = await activity_of(quiet.catalog, await runs.get(quiet.catalog, run_id))
+            in_work, abandoned = found.in_work, found.abandoned
+            return [one.tenant_id for one in in_work], [one.tenant_id for one in abandoned]
+
+        first, second = (one.tenant_id for one in items[:2])
+        assert await activity() == ([first, second], [])
+        set_back(settings, dead, SILENCE_MS + 1_000)
+        assert await activity() == ([], [first, second])
+        await run_claims.claim_abandoned(
+            quiet.catalog, run_id, await worker(quiet), server_name=SERVER_DEFAULT, limit=1
+        )
+        assert await activity() == ([], [second])
 
 
 class TestRecord:

@@ -60,6 +60,20 @@ class Queued(msgspec.Struct, frozen=True):
     name: str
 
 
+class OldestBackup(msgspec.Struct, frozen=True):
+    """The tenant whose newest backup is the oldest of all tenants.
+
+    Attributes:
+        finished_at: When that backup was done; None if no tenant has one.
+        without_count: How many tenants have none among the jobs that are kept.
+    """
+
+    tenant_id: UUID
+    tenant_name: str
+    finished_at: datetime | None
+    without_count: int
+
+
 class Length(msgspec.Struct, frozen=True):
     """The queued jobs, and when the oldest was queued."""
 
@@ -147,6 +161,29 @@ _LAST_BACKUP = Statement(
     .limit(1),
     _Ended,
 )
+_newest_backup = (
+    sa.select(job.c.finished_at)
+    .where(job.c.tenant_id == tenant.c.id, _is_backup, job.c.state == JobState.DONE.value)
+    .order_by(job.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_newest = (
+    sa.select(
+        tenant.c.id.label("tenant_id"),
+        tenant.c.name.label("tenant_name"),
+        _newest_backup.label("finished_at"),
+    )
+    .where(is_ready)
+    .subquery("newest")
+)
+_has_none = sa.case((_newest.c.finished_at.is_(None), 1), else_=0)
+_OLDEST_BACKUP = Statement(
+    sa.select(_newest, sa.func.sum(_has_none).over().label("without_count"))
+    .order_by(_has_none, _newest.c.finished_at)
+    .limit(1),
+    OldestBackup,
+)
 _WAITING = {
     # In this order, so that SQLite uses the index of the queue.
     lane: Statement(sa.select(job.c.id).where(_is_queued, is_in).order_by(job.c.id).limit(1), RowId)
@@ -217,6 +254,11 @@ async def queued_backup(session: CatalogSession, tenant_id: UUID | None) -> Job 
 async def to_move(session: CatalogSession, server_name: str) -> list[Queued]:
     """Return the tenants of a tenant server that are not being moved, and will not be."""
     return await session.fetch_all(_TO_MOVE, server=server_name)
+
+
+async def oldest_backup(session: CatalogSession) -> OldestBackup | None:
+    """Return the tenant that was backed up the longest ago, by the jobs; None without tenants."""
+    return await session.fetch_one(_OLDEST_BACKUP)
 
 
 async def is_waiting(session: CatalogSession, lane: str) -> bool:

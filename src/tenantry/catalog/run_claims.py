@@ -4,7 +4,7 @@ The pending items of a run are its work queue. A worker claims some at a time, a
 without a heartbeat.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +30,12 @@ class Returned(msgspec.Struct, frozen=True):
 
     item: RunTenant
     may_have_started: bool
+
+
+class _Held(msgspec.Struct, frozen=True):
+    worker_id: UUID
+    run_id: UUID
+    tenant_id: UUID
 
 
 class _ServerName(msgspec.Struct, frozen=True):
@@ -67,6 +73,12 @@ _on_server = _item.server_name == sa.bindparam("server_name", type_=sa.String)
 _CLAIM = _claim_of(_on_server, _item.worker_id.is_(None), _goes_on)
 _CLAIM_ABANDONED = _claim_of(_on_server, is_abandoned(_item.worker_id, _worker))
 _is_held = sa.and_(_item.worker_id == _worker, is_open)
+_HELD = Statement(
+    sa.select(*columns_of(tenant_migration, _Held)).where(
+        is_listed(_item.worker_id, sa.bindparam("workers", type_=Ids)), is_open
+    ),
+    _Held,
+)
 _is_of_tenant = _item.tenant_id == sa.bindparam("tenant")
 _give_up = sa.update(tenant_migration).values(worker_id=sa.bindparam("holder", type_=sa.Uuid))
 _GIVE_UP = Statement[Any](_give_up.where(_is_held))
@@ -189,6 +201,14 @@ async def is_elsewhere(session: CatalogSession, item: RunTenant) -> bool:
         database_name=item.database_name,
     )
     return found is not None
+
+
+async def held(
+    session: CatalogSession, worker_ids: Collection[UUID]
+) -> set[tuple[UUID, UUID, UUID]]:
+    """Return the items that workers hold and have not ended, as ids of worker, run and tenant."""
+    found = await session.fetch_all(_HELD, workers=list(worker_ids))
+    return {(one.worker_id, one.run_id, one.tenant_id) for one in found}
 
 
 async def pending_servers(session: CatalogSession, run_id: UUID) -> list[str]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import worker
-from tenantry.db.statements import Statement, columns_of, insert, parameters
+from tenantry.db.statements import Statement, insert, parameters
 from tenantry.db.types import database_clock_ms
 
 SILENCE_MS = 5_000
@@ -54,14 +54,24 @@ class InWork(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The report of a living process, and when it was written by the database's clock."""
+    """The report of a process, and when it was written by the database's clock.
+
+    Attributes:
+        is_alive: Whether it had a heartbeat in the last `SILENCE_MS`.
+    """
 
     id: UUID
     seen_at_ms: int
+    is_alive: bool
     runs: frozenset[str]
     away: list[dict[str, Any]]
     in_work: list[dict[str, Any]]
     program: str
+
+    @property
+    def tenants_in_work(self) -> list[InWork]:
+        """The tenants that it was migrating; a silent process may have lost them to another."""
+        return msgspec.convert(self.in_work, list[InWork])
 
     def knows(self, run_id: UUID) -> bool:
         """Return whether the process knows the revisions of a run."""
@@ -97,8 +107,10 @@ _BEAT = Statement[Any](
     .values(id=sa.bindparam("id"), **_reported)
     .on_conflict_do_update(index_elements=[worker.c.id], set_=_reported)
 )
+_is_alive = worker.c.seen_at_ms >= _now - SILENCE_MS
+_report = {**worker.c, "is_alive": sa.type_coerce(_is_alive, sa.Boolean).label("is_alive")}
 _PUBLISHED = Statement(
-    sa.select(*columns_of(worker, Published)).where(
+    sa.select(*(_report[name] for name in Published.__struct_fields__)).where(
         worker.c.seen_at_ms >= _now - sa.bindparam("within_ms", type_=sa.BigInteger)
     ),
     Published,
@@ -110,7 +122,7 @@ _CORRECT = Statement[Any](
 _REMOVE = Statement[Any](sa.delete(worker).where(worker.c.id == sa.bindparam("id")))
 _FORGET = Statement[Any](sa.delete(worker).where(worker.c.seen_at_ms < _now - FORGOTTEN_MS))
 
-living = sa.select(worker.c.id).where(worker.c.seen_at_ms >= _now - SILENCE_MS)
+living = sa.select(worker.c.id).where(_is_alive)
 """The workers that were heard of lately."""
 
 

@@ -4,13 +4,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Self
 from uuid import UUID
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
 
 if TYPE_CHECKING:
     from tenantry.backup.collations import CollationReport
     from tenantry.backup.targets import Stored
+    from tenantry.catalog.job_queue import OldestBackup
 
 KEEP_DAYS_MAX = 36_500
 KEEP_LAST_MAX = 10_000
@@ -201,6 +202,25 @@ class QueuedJobs(Schema, frozen=True):
     """
 
     count: int
+
+
+class BackupStatusResponse(Schema, frozen=True):
+    """The customer whose newest backup is the oldest, by the jobs of the last 90 days.
+
+    ``oldestAt`` and the names are null if no customer has a backup; ``withoutCount`` have none.
+    """
+
+    oldest_tenant_id: UUID | None = field(name="oldestCustomerId", default=None)
+    oldest_tenant_name: str | None = field(name="oldestCustomerName", default=None)
+    oldest_at: datetime | None = None
+    without_count: int = 0
+
+    @classmethod
+    def of_oldest(cls, found: "OldestBackup | None") -> Self:
+        """Return the representation of the oldest backup."""
+        if found is None or found.finished_at is None:
+            return cls(without_count=found.without_count if found else 0)
+        return cls(found.tenant_id, found.tenant_name, found.finished_at, found.without_count)
 
 
 class VerifyArchiveRequest(Schema, frozen=True):

@@ -16,6 +16,8 @@ class WorkerResponse(Schema, frozen=True):
         seen_at: The time of its latest heartbeat, by the clock of the catalog's database.
         is_alive: False if it has sent no heartbeat for 5 seconds; after an hour it is not listed.
         in_work_count: How many tenants it is migrating.
+        abandoned_count: How many tenants it was migrating, if it is not alive, that no other
+            process has claimed since.
         is_this: Whether it is the process that answers.
     """
 
@@ -24,6 +26,7 @@ class WorkerResponse(Schema, frozen=True):
     seen_at: datetime
     is_alive: bool
     in_work_count: int
+    abandoned_count: int
     is_this: bool
 
 

@@ -339,6 +339,8 @@ class RunResponse(Schema, frozen=True):
         holding_wave: The wave after which it holds, from 1; omitted otherwise.
         wave_details: One for each wave; omitted if no wave names its tenants or has a budget.
         undoes: The run that it undoes; null if it upgrades.
+        abandoned: The tenants that were in work in a worker without heartbeats since, until another
+            one claims them; omitted if there are none.
     """
 
     represents: ClassVar[type] = MigrationRun
@@ -366,6 +368,7 @@ class RunResponse(Schema, frozen=True):
     holding_wave: int | UnsetType
     waiting_for: list[WaitingForResponse] | UnsetType
     in_work: list[InWorkResponse] | UnsetType
+    abandoned: list[InWorkResponse] | UnsetType
 
     @classmethod
     def of_run(cls, run: MigrationRun, activity: Activity) -> Self:
@@ -373,11 +376,11 @@ class RunResponse(Schema, frozen=True):
         in_work = [InWorkResponse.of(one) for one in activity.in_work] or UNSET
         return cls.of(
             run,
-            held_because=run.held_because or UNSET,
             wave_details=[WaveDetailResponse(**one) for one in run.wave_details or ()] or UNSET,
             **holding(run),
             waiting_for=waiting_for(activity),
             in_work=in_work,
+            abandoned=[InWorkResponse.of(one) for one in activity.abandoned] or UNSET,
         )
 
 

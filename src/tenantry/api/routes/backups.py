@@ -12,11 +12,13 @@ from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
 from tenantry.api.envelope import Reply
 from tenantry.api.routes.jobs import queued, queues
 from tenantry.backup import moving, replacing
+from tenantry.catalog import job_queue
 from tenantry.catalog.job_queue import BACKUP, CLONE, MOVE, PRUNE, REPLACE, RESTORE, VERIFY
 from tenantry.schemas.backups import (
     ArchivePage,
     ArchivePageRequest,
     BackUpRequest,
+    BackupStatusResponse,
     CloneTenantRequest,
     MoveTenantRequest,
     MoveTenantsRequest,
@@ -40,6 +42,14 @@ async def back_up_tenants(
     """Back up tenants; by default all of them, and the catalog."""
     tenant_ids = sent_members(request).get("tenant_ids")
     return QueuedJobs(await services.queue.back_up(ctx, tenant_ids))
+
+
+@endpoint("GET", "/api/admin/backups", ADMIN)
+async def show_backups(
+    _ctx: AdminContext, services: Services, _request: Nothing
+) -> BackupStatusResponse:
+    """Show which customer was backed up the longest ago, and how many were not."""
+    return BackupStatusResponse.of_oldest(await job_queue.oldest_backup(services.catalog))
 
 
 @endpoint("GET", "/api/admin/archives", ADMIN, seconds_more=TARGET_SECONDS)

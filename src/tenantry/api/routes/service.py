@@ -1,11 +1,12 @@
 """Health checks, the public signing keys, and metrics."""
 
+from collections import Counter
 from datetime import UTC, datetime
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN, OPEN
 from tenantry.api.endpoints import endpoint
-from tenantry.catalog import workers
+from tenantry.catalog import activity, workers
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.release import VERSION
@@ -51,10 +52,9 @@ async def show_health(
 ) -> ServiceHealthResponse:
     """Show the workers with their heartbeats, and the tenant servers."""
     found = await workers.published(services.catalog, within_ms=workers.FORGOTTEN_MS)
-    newest_ms = max((one.seen_at_ms for one in found), default=0)
-    alive = [one for one in found if newest_ms - one.seen_at_ms <= workers.SILENCE_MS]
+    lost = Counter(one.id for one, _ in await activity.abandoned(services.catalog, found))
     away: dict[str, int] = {}
-    for one in alive:
+    for one in (one for one in found if one.is_alive):
         for name, ms in one.away_since_ms.items():
             away[name] = min(ms, away.get(name, ms))
     return ServiceHealthResponse(
@@ -65,8 +65,9 @@ async def show_health(
                 id=one.id,
                 program=one.program,
                 seen_at=_instant(one.seen_at_ms),
-                is_alive=one in alive,
-                in_work_count=len(one.in_work),
+                is_alive=one.is_alive,
+                in_work_count=len(one.in_work) if one.is_alive else 0,
+                abandoned_count=lost[one.id],
                 is_this=one.id == services.heartbeat.worker_id,
             )
             for one in sorted(found, key=lambda one: one.id)
