@@ -15,7 +15,13 @@ type Options = {
 };
 
 /** A column of a table. */
-type Column = { title: string; cell: (row: any) => any; kind?: string };
+type Column = {
+  title: string;
+  cell: (row: any) => any;
+  kind?: string;
+  by?: string | ((row: any) => any);
+  head?: any;
+};
 
 /** A path, the function that loads its view, and its navigation entry. */
 type Route = [string, () => Promise<any>, string];

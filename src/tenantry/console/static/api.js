@@ -1,5 +1,7 @@
 // The client of the HTTP API; only this module sends requests.
 
+import { ApiError, fetched, lost } from "./connection.js";
+import { setClock } from "./format.js";
 import * as session from "./session.js";
 
 const LOGIN = "/api/admin/auth/login";
@@ -24,43 +26,24 @@ export const AUDIT_LOG = "/api/admin/audit-log";
 const UNAUTHORIZED = 401;
 export const TOO_MANY_REQUESTS = 429;
 const RETRY_S_MAX = 10; // a read is tried again once if it has to wait no longer
-// The service's deadline is about 7 s; longer for a list of archives, and 120 s to make a tenant.
-export const ANSWER_MS_MAX = 10_000;
+// The service's deadline is about 7 s; longer where databases or archives are read or written.
+export const ANSWER_MS_MAX = 15_000;
 const ARCHIVES_MS_MAX = 45_000;
-const OTHER_MS_MAX = 150_000;
-const UNREACHABLE = "The service cannot be reached.";
-const NO_ANSWER = "No answer, so it is not known whether it was done: reload the page, and look.";
+const LONG_MS_MAX = 150_000;
+const LONG = /tenants(\/[^/]+)?$|migrate-all|backups?$|archives|restore$|move-all|export/;
 const GARBLED = "The response is invalid: it may come from a proxy.";
-
-/** Dispatches "change" with the time of the last answer; with null when there is one again. */
-export const connection = new EventTarget();
-let answeredAt = Date.now();
-let isSilent = false;
-
-/** An error response. Its message is for people. */
-export class ApiError extends Error {
-  /**
-   * @param {number} status 0 if there was no response.
-   * @param {string} message
-   * @param {Headers} [headers]
-   */
-  constructor(status, message, headers = new Headers()) {
-    super(message);
-    this.status = status;
-    /** The id of the request in the service's log. */
-    this.requestId = headers.get("X-Request-Id");
-    this.code = headers.get("X-Error-Code");
-    /** When a retry can succeed, in seconds. */
-    this.retryAfter = Number(headers.get("Retry-After"));
-  }
-}
 
 /** Return the data of a GET. Null and empty members of `query` are omitted. */
 export async function get(path, { query = {}, signal } = /** @type {Options} */ ({})) {
   const address = withQuery(path, query);
   const answerMs = path === ARCHIVES ? ARCHIVES_MS_MAX : ANSWER_MS_MAX;
+  const sentMs = Date.now();
   try {
-    return (await request("GET", address, { signal, answerMs })).data;
+    const { data } = await request("GET", address, { signal, answerMs });
+    if (path === HEALTH) {
+      setClock(data.now, sentMs, Date.now());
+    }
+    return data;
   } catch (error) {
     if (error.status !== TOO_MANY_REQUESTS || error.retryAfter > RETRY_S_MAX) {
       throw error;
@@ -105,7 +88,11 @@ export function logOut() {
  */
 export async function open(path, /** @type {Options} */ { headers, signal, answerMs }) {
   const sent = { ...bearer(), ...headers };
-  const response = await fetched(path, { headers: sent, signal, answerMs });
+  const response = await fetched(path, {
+    headers: sent,
+    signal,
+    answerMs: answerMs ?? LONG_MS_MAX,
+  });
   if (!response.ok) {
     await throwError(response, false);
   }
@@ -134,51 +121,27 @@ async function request(method, path, /** @type {Options} */ { body, headers, isO
     sent["Content-Type"] = "application/json";
   }
   const text = body && JSON.stringify(body);
-  const response = await fetched(path, { ...options, method, headers: sent, body: text });
-  if (!response.ok) {
-    await throwError(response, isOpen);
-  }
-  return envelope(response);
-}
-
-function bearer() {
-  const now = session.current();
-  return now === null ? undefined : { Authorization: `Bearer ${now.token}` };
-}
-
-/** Return the response; its head must arrive within `answerMs`. */
-async function fetched(
-  path,
-  /** @type {Options & RequestInit} */ { answerMs = OTHER_MS_MAX, signal, ...options },
-) {
+  const answerMs = options.answerMs ?? (LONG.test(path) ? LONG_MS_MAX : ANSWER_MS_MAX);
   const silence = new AbortController();
-  const timer = setTimeout(() => silence.abort(), answerMs);
-  const either = AbortSignal.any([silence.signal, ...(signal ? [signal] : [])]);
+  const signal = AbortSignal.any([silence.signal, ...(options.signal ? [options.signal] : [])]);
+  const all = { ...options, answerMs, signal, method, headers: sent, body: text };
+  const response = await fetched(path, all);
+  const timer = setTimeout(() => silence.abort(), answerMs); // for the body
   try {
-    /** @type {RequestInit} */
-    const sent = { cache: "no-store", credentials: "omit", ...options, signal: either };
-    const response = await fetch(path, sent);
-    note(true);
-    return response;
-  } catch (error) {
-    // Leaving a view cancels its requests; that is not reported as an error.
-    if (error.name === "AbortError" && !silence.signal.aborted) {
-      throw error;
+    if (!response.ok) {
+      await throwError(response, isOpen);
     }
-    note(false);
-    const isRead = (options.method ?? "GET") === "GET";
-    throw new ApiError(0, isRead ? UNREACHABLE : NO_ANSWER);
+    return await envelope(response);
+  } catch (error) {
+    throw silence.signal.aborted ? lost(method) : error;
   } finally {
     clearTimeout(timer);
   }
 }
 
-function note(isAnswer) {
-  answeredAt = isAnswer ? Date.now() : answeredAt;
-  if (isSilent === isAnswer) {
-    isSilent = !isAnswer;
-    connection.dispatchEvent(new CustomEvent("change", { detail: isSilent ? answeredAt : null }));
-  }
+function bearer() {
+  const now = session.current();
+  return now === null ? undefined : { Authorization: `Bearer ${now.token}` };
 }
 
 async function envelope(response) {

@@ -8,6 +8,7 @@ import { brand } from "./icons.js";
 import { keepSession } from "./keeper.js";
 import { go, part, resolve } from "./router.js";
 import { runBar } from "./run_bar.js";
+import { findPlace, keepPlaces, placeOfEntry } from "./scroll.js";
 import * as session from "./session.js";
 import { applyTheme } from "./theme.js";
 import { complain, failure, notice, skeleton, speak } from "./widgets.js";
@@ -45,6 +46,7 @@ const app = byId("app");
 let leaving = new AbortController();
 let signedIn = new AbortController();
 
+keepPlaces();
 applyTheme();
 session.changes.addEventListener("begin", () => frame());
 session.changes.addEventListener("end", (event) =>
@@ -110,6 +112,7 @@ function frame() {
 async function show({ isFirst }) {
   leave();
   const { signal } = leaving;
+  const place = placeOfEntry();
   const { load, params, query, section } = resolve(location.hash, ROUTES);
   const main = byId("main");
   for (const link of all("header nav a")) {
@@ -134,9 +137,9 @@ async function show({ isFirst }) {
   document.title = `${heading.textContent} · ${NAME}`;
   heading.setAttribute("tabindex", "-1");
   if (!isFirst) {
-    scrollTo(0, 0);
     speak(heading.textContent);
   }
+  findPlace(place, signal);
   if (document.querySelector("dialog[open]") === null) {
     heading.focus({ preventScroll: true });
   }

@@ -1,12 +1,11 @@
 // The audit log: who changed what, newest first.
 
-import { ADMINS, AUDIT_LOG, get, latestOf, TENANTS } from "./api.js";
-import { el, fill } from "./dom.js";
+import { ADMINS, AUDIT_LOG, get, TENANTS } from "./api.js";
+import { el } from "./dom.js";
 import { now } from "./format.js";
 import { field, input, onPause, select } from "./forms.js";
-import { keepQuery } from "./router.js";
-import { pager, table } from "./table.js";
-import { cut, loadInto, shortId, time } from "./widgets.js";
+import { listing } from "./listing.js";
+import { cut, shortId, time } from "./widgets.js";
 
 const ROWS_ON_A_PAGE = 50;
 const NAMED_MAX = 25; // names that one page asks for
@@ -24,46 +23,43 @@ const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 /** Show the audit log. */
 export async function view({ query, signal }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
-  const log = el("div", { class: "results" });
   const names = new Map();
-  const next = latestOf(signal);
   const columns = [
-    { title: "When", cell: (entry) => time(entry.at) },
-    { title: "Action", cell: (entry) => filterLink(entry.action, "action") },
+    { title: "When", by: "at", cell: (entry) => time(entry.at) },
+    { title: "Action", by: "action", cell: (entry) => filterLink(entry.action, "action") },
     { title: "Target", kind: "name", cell: (entry) => targetOf(entry, names) },
-    { title: "Actor", kind: "name", cell: (entry) => filterLink(entry.actor, "actor") },
+    {
+      title: "Actor",
+      kind: "name",
+      by: "actor",
+      cell: (entry) => filterLink(entry.actor, "actor"),
+    },
     { title: "Changes", kind: "minor wide", cell: (entry) => changesOf(entry.changes) },
-    { title: "Address", kind: "minor code", cell: (entry) => entry.address },
+    { title: "Address", kind: "minor code", by: "address", cell: (entry) => entry.address },
     { title: "Request", kind: "minor", cell: (entry) => shortId(entry.requestId, "request id") },
   ];
 
-  async function load() {
-    const ours = next();
-    const { since, ...others } = filters;
-    const from = since === "" ? "" : new Date(now() - Number(since) * DAY_MS).toISOString();
-    await loadInto(log, ours, async () => {
-      const wanted = { ...others, since: from, pageSize: ROWS_ON_A_PAGE };
-      const found = await get(AUDIT_LOG, { query: wanted, signal: ours });
-      const turn = (page) => set({ page: String(page) });
-      const draw = () => {
-        const rows = table("Audit log", columns, found.items, "No entry matches.");
-        fill(log, pager(found, turn, "the audit log"), rows);
-      };
-      draw();
-      await readNames(found.items, names, ours);
-      draw();
-    });
-  }
+  const sinceOf = (days) =>
+    days === "" ? "" : new Date(now() - Number(days) * DAY_MS).toISOString();
+  const list = listing("Audit log", {
+    path: AUDIT_LOG,
+    columns,
+    empty: "No entry matches.",
+    signal,
+    pageSize: ROWS_ON_A_PAGE,
+    filters,
+    query: () => ({ since: sinceOf(filters.since) }),
+    loaded: ({ items }) => readNames(items, names, signal),
+  });
 
   function set(changed) {
-    Object.assign(filters, { page: "" }, changed);
+    Object.assign(filters, changed);
     for (const [name, control] of Object.entries(controls)) {
       if (control !== document.activeElement) {
         control.value = filters[name];
       }
     }
-    keepQuery(filters);
-    return load();
+    return list.first();
   }
 
   function filterLink(text, name) {
@@ -84,7 +80,6 @@ export async function view({ query, signal }) {
   for (const [name, control] of Object.entries(controls)) {
     onPause(control, (text) => set({ [name]: text.trim() }));
   }
-  await load();
   return [
     el("h1", {}, "Audit log"),
     el(
@@ -95,7 +90,7 @@ export async function view({ query, signal }) {
       field("Target", controls.target),
       field("Period", controls.since),
     ),
-    log,
+    list.results,
   ];
 }
 
@@ -113,12 +108,12 @@ function targetOf(entry, names) {
   return ID.test(entry.target) ? shortId(entry.target, "target") : cut(entry.target);
 }
 
-/** Read the names of the tenants and admins of a page that are not known yet. */
+/** Read the names of tenants and admins that are not known yet; return whether there were any. */
 async function readNames(entries, names, signal) {
   const ids = entries.map((entry) => entry.tenantId ?? entry.target).filter((id) => ID.test(id));
   const unknown = [...new Set(ids)].filter((id) => !names.has(id)).slice(0, NAMED_MAX);
   if (unknown.length === 0) {
-    return;
+    return false;
   }
   const admins = await get(ADMINS, { signal });
   for (const admin of admins.items) {
@@ -132,6 +127,7 @@ async function readNames(entries, names, signal) {
       names.set(id, found && { text: found.name, href: `#/tenants/${id}` });
     }),
   );
+  return true;
 }
 
 function changesOf(changes) {

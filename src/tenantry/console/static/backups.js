@@ -35,10 +35,15 @@ export async function view({ query, signal }) {
   const archives = listing("Archives", {
     path: ARCHIVES,
     columns: [
-      { title: "Tenant", kind: "name", cell: (one) => one.tenantName ?? one.kind ?? "unknown" },
-      { title: "Created", cell: (one) => time(one.createdAt, "–") },
+      {
+        title: "Tenant",
+        kind: "name",
+        by: "tenantName",
+        cell: (one) => one.tenantName ?? one.kind ?? "unknown",
+      },
+      { title: "Created", by: "createdAt", cell: (one) => time(one.createdAt, "–") },
       { title: "Revision", kind: "minor code", cell: (one) => one.revision ?? "–" },
-      { title: "Size", kind: "number", cell: (one) => bytes(one.size) },
+      { title: "Size", kind: "number", by: "size", cell: (one) => bytes(one.size) },
       { title: "Fault", cell: (one) => (one.fault === null ? "–" : badge("failed", one.fault)) },
       { title: "Archive", kind: "minor code wide", cell: (one) => one.name },
       { title: "Actions", kind: "actions", cell: actions },

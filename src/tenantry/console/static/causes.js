@@ -6,15 +6,19 @@ import { field, input } from "./forms.js";
 import { icon } from "./icons.js";
 import { remedyOf } from "./remedies.js";
 import { badge } from "./states.js";
-import { firstRows } from "./table.js";
+import { table } from "./table.js";
 import { button, copyText, gauge, linkButton, section, tenantLink } from "./widgets.js";
 
-const ROWS_SHOWN_MAX = 100;
-const ROWS_RUNNING_MAX = 20;
+const ROWS_ON_A_PAGE = 20;
 const NOT_ATTEMPTED = /^not attempted: /;
 
 const COLUMNS = [
-  { title: "Tenant", kind: "name", cell: (one) => tenantLink(one.customerId, one.customerName) },
+  {
+    title: "Tenant",
+    kind: "name",
+    by: "customerName",
+    cell: (one) => tenantLink(one.customerId, one.customerName),
+  },
   {
     title: "Error",
     kind: "wide",
@@ -107,7 +111,8 @@ export function causeBench() {
     const details = now.failures.filter((one) => one.cause === chosen);
     const query = { retryOf: now.run?.id ?? "", cause: chosen };
     const to = (more = {}) => `#/runs/plan?${new URLSearchParams({ ...query, ...more })}`;
-    const isOver = now.run?.finishedAt !== null;
+    const { left = 0 } = now.causes.find((one) => one.cause === chosen) ?? {};
+    const isOver = now.run?.finishedAt !== null && left > 0;
     fill(title, chosen);
     fill(hint, el("strong", {}, "What to do: "), remedyOf(chosen));
     fill(
@@ -126,10 +131,8 @@ export function causeBench() {
         one.cause === chosen &&
         `${one.customerName} ${one.databaseName} ${one.errorMessage}`.toLowerCase().includes(text),
     );
-    // While the run is running, the rows are drawn again every few seconds.
-    const max = now.run?.finishedAt === null ? ROWS_RUNNING_MAX : ROWS_SHOWN_MAX;
-    const limit = { max, noun: "more tenant" };
-    fill(rows, firstRows("Tenants of this cause", COLUMNS, details, "No tenant matches.", limit));
+    const options = { pageSize: ROWS_ON_A_PAGE };
+    fill(rows, table("Tenants of this cause", COLUMNS, details, "No tenant matches.", options));
   }
 
   search.addEventListener("input", drawRows);

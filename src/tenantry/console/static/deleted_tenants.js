@@ -1,41 +1,39 @@
 // The deleted tenants, which are kept for some days and can be undeleted.
 
-import { DELETED_TENANTS, get, send, withQuery } from "./api.js";
-import { el, fill } from "./dom.js";
+import { DELETED_TENANTS, send, withQuery } from "./api.js";
 import { ask, confirmByName } from "./dialogs.js";
 import { field, input } from "./forms.js";
+import { listing } from "./listing.js";
 import { menuColumn } from "./menu.js";
 import { go } from "./router.js";
-import { table } from "./table.js";
-import { announce, section, time } from "./widgets.js";
-
-const SHOWN_MAX = 100;
+import { announce, time } from "./widgets.js";
 
 /** A section with the deleted tenants; hidden without any. */
-export async function deletedTenants(signal) {
-  const rows = el("div", { class: "stack" });
-  const element = section("Deleted tenants", {}, rows);
-
-  async function load() {
-    const { items } = await get(DELETED_TENANTS, { query: { pageSize: SHOWN_MAX }, signal });
-    element.hidden = items.length === 0;
-    fill(rows, table("Deleted tenants", columns, items, ""));
-  }
-
+export function deletedTenants(signal) {
   const columns = [
-    { title: "Name", kind: "name", cell: (one) => one.name },
-    { title: "Deleted", cell: (one) => time(one.deletedAt) },
-    { title: "Kept until", cell: (one) => time(one.purgedAfter) },
+    { title: "Name", kind: "name", by: "name", cell: (one) => one.name },
+    { title: "Deleted", by: "deletedAt", cell: (one) => time(one.deletedAt) },
+    { title: "Kept until", by: "purgedAfter", cell: (one) => time(one.purgedAfter) },
     menuColumn(
       (one) => one.name,
       (one) => [
         { text: "Undelete…", press: () => undelete(one) },
-        { text: "Remove now…", press: () => purge(one, load), kind: "danger" },
+        { text: "Remove now…", press: () => purge(one, list.reload), kind: "danger" },
       ],
     ),
   ];
-  await load();
-  return element;
+  const list = listing("Deleted tenants", {
+    path: DELETED_TENANTS,
+    columns,
+    empty: "",
+    signal,
+    pageSize: 20,
+    loaded: ({ totalCount }) => {
+      list.element.hidden = totalCount === 0;
+    },
+  });
+  list.element.hidden = true;
+  return list.element;
 }
 
 function undelete(tenant) {

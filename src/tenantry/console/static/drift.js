@@ -2,15 +2,14 @@
 
 import { DRIFT, get, JOBS, send } from "./api.js";
 import { el, fill } from "./dom.js";
-import { firstRows } from "./table.js";
+import { table } from "./table.js";
 import { announce, hint, loadInto, section, time } from "./widgets.js";
 
 const POLL_MS = 1000;
-const SHOWN_MAX = 20;
 const NOTHING = "none";
 const COLUMNS = [
-  { title: "Object", kind: "minor", cell: (one) => one.kind },
-  { title: "Name", kind: "name code", cell: (one) => one.name },
+  { title: "Object", kind: "minor", by: "kind", cell: (one) => one.kind },
+  { title: "Name", kind: "name code", by: "name", cell: (one) => one.name },
   { title: "Defined", kind: "code", cell: (one) => textOf(one.expected) },
   { title: "Found", kind: "code", cell: (one) => textOf(one.found) },
 ];
@@ -47,10 +46,9 @@ export function driftOf(path, driftedAt, signal) {
 }
 
 function listOf({ differences, driftedAt }) {
-  const options = { max: SHOWN_MAX, noun: "more difference" };
   return [
     hint("What differs from the revision, checked ", time(driftedAt), "."),
-    firstRows("Drift", COLUMNS, differences, "", options),
+    table("Drift", COLUMNS, differences, ""),
   ];
 }
 

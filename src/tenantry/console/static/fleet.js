@@ -2,6 +2,7 @@
 
 import { get, latestOf, SCHEMA_STATUS, TENANT_MAP, TENANTS } from "./api.js";
 import { el, fill } from "./dom.js";
+import { homePanels } from "./home.js";
 import { isMatch, toolbar, zoomButtons } from "./fleet_filters.js";
 import { driftButton, firstPage, matchList, revisionBars, totalsOf } from "./fleet_parts.js";
 import { count, plural } from "./format.js";
@@ -19,6 +20,7 @@ const FILTERS = ["state", "search", "server", "revision", "cause"];
 
 /** Show the fleet. */
 export async function view({ query, signal }) {
+  const home = homePanels(signal);
   const [status, first] = await Promise.all([
     get(SCHEMA_STATUS, { signal }),
     get(TENANT_MAP, { signal }),
@@ -26,10 +28,10 @@ export async function view({ query, signal }) {
   if (status.total + status.suspended + status.readOnly === 0) {
     return firstPage();
   }
-  return fleetPage(status, first, query, signal);
+  return fleetPage(status, first, query, signal, home);
 }
 
-function fleetPage(status, first, query, signal) {
+function fleetPage(status, first, query, signal, home) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   let tenants = first.items;
   let now = status;
@@ -45,7 +47,7 @@ function fleetPage(status, first, query, signal) {
   const totals = el("ul", { class: "totals", "aria-label": "Totals" });
   const proportions = el("div", { class: "proportions" });
   const revisions = el("div", { class: "stack" });
-  const matches = el("div", { class: "stack" });
+  const matches = matchList(() => refresh());
   const trouble = el("div");
   const matched = el("p", { class: "hint", role: "status" });
   const next = latestOf(signal);
@@ -79,8 +81,9 @@ function fleetPage(status, first, query, signal) {
       matched,
       chosen === null ? "" : `${plural(chosen.size, "tenant")} of ${count(tenants.length)}`,
     );
-    const listed = chosen && [...chosen].map((index) => tenants[index]);
-    fill(matches, listed && matchList(listed, stateOf));
+    matches.element.hidden = chosen === null;
+    matches.draw(chosen === null ? [] : [...chosen].map((index) => tenants[index]), stateOf);
+    home.draw(now, tenants);
     fill(
       totals,
       totalsOf(now, inWork.size, filters.state, (state) => set({ state })),
@@ -132,10 +135,7 @@ function fleetPage(status, first, query, signal) {
     controls.offer(tenants);
   }
 
-  function explain(error) {
-    const again = () => refresh();
-    signal.aborted || fill(trouble, failure(error, again));
-  }
+  const explain = (error) => signal.aborted || fill(trouble, failure(error, () => refresh()));
 
   /**
    * Read the totals, and the map if they have changed: other people work here, too. A large map
@@ -178,6 +178,7 @@ function fleetPage(status, first, query, signal) {
   const plan = linkButton("#/runs/plan", "Plan a run", "primary");
   return [
     heading("Fleet", driftButton(signal, refresh), plan),
+    home.element,
     el("div", { class: "summary" }, totals, proportions),
     el(
       "div",
@@ -192,7 +193,7 @@ function fleetPage(status, first, query, signal) {
       ),
       panel.element,
     ),
-    matches,
+    matches.element,
     section("Revisions", {}, revisions),
     card.element,
   ];

@@ -1,13 +1,12 @@
 // Parts of the page of the fleet.
 
-import { el } from "./dom.js";
+import { tenantChooser } from "./chosen_tenants.js";
+import { el, fill } from "./dom.js";
 import { count, percent, plural } from "./format.js";
 import { part } from "./router.js";
 import { badge, countsOf, figure, STATES } from "./states.js";
 import { table } from "./table.js";
-import { actionRow, button, gauge, hint, linkButton, section, tenantLink } from "./widgets.js";
-
-const MATCHES_SHOWN_MAX = 20;
+import { actionRow, button, gauge, linkButton, section, tenantLink } from "./widgets.js";
 
 /** The page of a service without tenants. */
 export function firstPage() {
@@ -46,21 +45,32 @@ export function driftButton(signal, ended) {
   });
 }
 
-/** The tenants that match the filters, as a table. */
-export function matchList(matching, stateOf) {
-  const columns = [
-    { title: "Name", kind: "name", cell: (one) => tenantLink(one.id, one.name) },
-    { title: "State", cell: (one) => badge(stateOf(one)) },
-    { title: "Revision", kind: "minor", cell: (one) => one.revision ?? "never seen" },
-    { title: "Cause", kind: "minor name", cell: (one) => one.cause ?? "–" },
-  ];
-  const more = matching.length - MATCHES_SHOWN_MAX;
-  return section(
-    "Matches",
-    {},
-    table("Matches", columns, matching.slice(0, MATCHES_SHOWN_MAX), "No tenant matches."),
-    more > 0 && hint(`And ${plural(more, "more tenant")} on the map.`),
-  );
+/** The tenants that match the filters, as a table; `changed` is called after some were changed. */
+export function matchList(changed) {
+  const element = el("div", { class: "stack" });
+  let listed = /** @type {any[]} */ ([]);
+  const choice = tenantChooser({ every: async () => listed, changed });
+
+  function draw(matching, stateOf) {
+    listed = matching;
+    const columns = [
+      { title: "Name", kind: "name", by: "name", cell: (one) => tenantLink(one.id, one.name) },
+      { title: "State", by: stateOf, cell: (one) => badge(stateOf(one)) },
+      {
+        title: "Revision",
+        kind: "minor",
+        by: "revision",
+        cell: (one) => one.revision ?? "never seen",
+      },
+      { title: "Server", kind: "minor", by: "server", cell: (one) => one.server },
+      { title: "Cause", kind: "minor name", by: "cause", cell: (one) => one.cause ?? "–" },
+    ];
+    const options = { pageSize: 20, choice };
+    const rows = table("Matches", columns, matching, "No tenant matches.", options);
+    fill(element, section("Matches", {}, choice.bar, rows));
+  }
+
+  return { element, draw };
 }
 
 /** The number of tenants at each revision, as bars that filter the map. */

@@ -1,6 +1,7 @@
 // Numbers, times and durations for display.
 
-let offsetMs = 0;
+const CLOCK = "tenantry.clock"; // of the tab: a reload begins with what is known
+let offsetMs = Number(sessionStorage.getItem(CLOCK) ?? 0);
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
@@ -101,9 +102,16 @@ export function distance(timestamp) {
   return seconds > 0 ? `in ${text}` : `${text} ago`;
 }
 
-/** Take the offset of the service's clock from the browser's, in milliseconds. */
-export function setOffset(ms) {
-  offsetMs = ms;
+/**
+ * Take the time of the service's clock.
+ *
+ * @param {string} timestamp Which the service sent between two times of the browser's clock.
+ * @param {number} sentMs
+ * @param {number} receivedMs
+ */
+export function setClock(timestamp, sentMs, receivedMs) {
+  offsetMs = Date.parse(timestamp) - (sentMs + receivedMs) / 2;
+  sessionStorage.setItem(CLOCK, String(offsetMs));
 }
 
 /** Return the time of the service, in milliseconds since 1970. */

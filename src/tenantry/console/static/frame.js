@@ -1,6 +1,7 @@
 // The frame around every view: the header with the navigation.
 
-import { connection, logOut } from "./api.js";
+import { logOut } from "./api.js";
+import { connection } from "./connection.js";
 import { byId, el, fill } from "./dom.js";
 import { localTime } from "./format.js";
 import { brand, icon } from "./icons.js";

@@ -1,34 +1,36 @@
 // The gauges of a run: its waves, its failure budget, and the tenants in work.
 
 import { el, fill, keyed } from "./dom.js";
-import { count, duration, secondsBetween } from "./format.js";
-import { outcomeOf } from "./states.js";
+import { count, duration, plural, secondsBetween } from "./format.js";
+import { outcomeOf, shares, STATES } from "./states.js";
 import { gauge } from "./widgets.js";
 
 const IN_WORK_SHOWN_MAX = 12;
 const FAILED_SHOWN_MAX = 4;
 
-/** The waves as steps; hidden without waves. */
+/** The waves as steps, each with the shares of its outcomes; hidden without waves. */
 export function waveSteps() {
   const element = el("ol", { class: "steps", "aria-label": "Waves" });
 
-  function draw(run, ended) {
+  /** `states` are the outcomes, in the order of the tenants that have ended: of all, or of none. */
+  function draw(run, numbers, states) {
     const sizes = run.waves ?? [];
     element.hidden = sizes.length === 0;
-    const current = sizes.findIndex((size) => ended < size);
+    const current = sizes.findIndex((size) => numbers.ended < size);
     fill(
       element,
       sizes.map((size, index) => {
         const isCurrent = index === current && run.finishedAt === null;
         const from = index === 0 ? 0 : sizes[index - 1];
-        const inWave = Math.max(0, Math.min(ended, size) - from);
+        const counts = outcomesIn(from, size, numbers, states);
+        const inWave = counts.success + counts.failed + counts.running;
         const kind = inWave === size - from ? "is-done" : isCurrent ? "is-current" : "";
         return el(
           "li",
           { class: kind, "aria-current": isCurrent && "step" },
-          gauge(inWave, size - from, isCurrent ? "running" : "success"),
+          shares(counts, size - from),
           el("strong", {}, [`Wave ${index + 1}`, nameOf(run, index)].filter(Boolean).join(": ")),
-          el("span", {}, `${count(inWave)} of ${count(size - from)}`),
+          el("span", {}, `${count(inWave)} of ${count(size - from)}${problemsIn(counts)}`),
         );
       }),
     );
@@ -40,6 +42,27 @@ export function waveSteps() {
 /** How a wave names its tenants, such as `server=eu`; undefined for an amount. */
 function nameOf(run, index) {
   return run.waveDetails?.[index].where;
+}
+
+/** Count the outcomes in a wave: as "running" those of which only the number is known. */
+function outcomesIn(from, to, { ended, attempted }, states) {
+  const counts = { success: 0, failed: 0, running: 0, skipped: 0 };
+  if (states.length < ended) {
+    counts.running = Math.max(0, Math.min(attempted, to) - from);
+    counts.skipped = Math.max(0, Math.min(ended, to) - from) - counts.running;
+    return counts;
+  }
+  for (const state of states.slice(from, to)) {
+    counts[state] += 1;
+  }
+  return counts;
+}
+
+function problemsIn(counts) {
+  return ["failed", "skipped"]
+    .filter((state) => counts[state] > 0)
+    .map((state) => `, ${count(counts[state])} ${STATES[state]}`)
+    .join("");
 }
 
 /** The failure budget as a meter; hidden without a budget. */
@@ -54,7 +77,8 @@ export function budgetMeter() {
     if (most !== null) {
       const state = failed > most ? "failed" : "behind";
       fill(meter, gauge(Math.min(failed, most), Math.max(1, most), state, "Failures"));
-      fill(text, `${count(failed)} of ${count(most)} failures allowed`);
+      const isOver = `${plural(failed, "failure")}: more than the ${count(most)} allowed`;
+      fill(text, failed > most ? isOver : `${count(failed)} of ${count(most)} failures allowed`);
     }
   }
 
@@ -74,7 +98,8 @@ export function inWorkStrip() {
       update: (item, one) => fill(item.lastElementChild, duration(secondsBetween(one.since, null))),
     });
     const more = inWork.length - IN_WORK_SHOWN_MAX;
-    const none = inWork.length === 0 && (isStalled ? "no tenant" : "each for less than a second");
+    const isIdle = isStalled || (run.abandoned ?? []).length > 0;
+    const none = inWork.length === 0 && (isIdle ? "no tenant" : "each for less than a second");
     fill(rest, more > 0 ? `and ${count(more)} more` : none);
   }
 

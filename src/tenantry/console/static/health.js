@@ -2,7 +2,7 @@
 
 import { get, HEALTH } from "./api.js";
 import { el, fill } from "./dom.js";
-import { distance } from "./format.js";
+import { count, distance } from "./format.js";
 import { moveAll } from "./moves.js";
 import { badge } from "./states.js";
 import { table } from "./table.js";
@@ -26,7 +26,12 @@ const WORKERS = [
     cell: (one) => (one.isAlive ? badge("head", "alive") : badge("failed", "silent")),
   },
   { title: "Heartbeat", cell: (one) => (one.isAlive ? "now" : distance(one.seenAt)) },
-  { title: "In work", kind: "number", cell: (one) => one.inWorkCount },
+  {
+    title: "In work",
+    kind: "number",
+    cell: (one) =>
+      one.abandonedCount > 0 ? `${count(one.abandonedCount)} abandoned` : count(one.inWorkCount),
+  },
   { title: "Id", kind: "minor", cell: (one) => shortId(one.id, "id of the worker") },
 ];
 const SERVERS = [

@@ -47,12 +47,12 @@ export function jobs({ signal, tenantId = null, ended }) {
     unfinished = left;
   };
   const columns = [
-    { title: "Job", cell: (one) => one.kind },
-    { title: "Tenant", kind: "name", cell: tenantOf },
+    { title: "Job", by: "kind", cell: (one) => one.kind },
+    { title: "Tenant", kind: "name", by: "tenantName", cell: tenantOf },
     { title: "State", cell: (one) => badge(...(STATES[one.state] ?? ["unknown", one.state])) },
-    { title: "Copied", kind: "number", cell: (one) => copied(one.bytesDone) },
-    { title: "Started", kind: "minor", cell: (one) => time(one.startedAt) },
-    { title: "By", kind: "minor", cell: (one) => one.actor },
+    { title: "Copied", kind: "number", by: "bytesDone", cell: (one) => copied(one.bytesDone) },
+    { title: "Started", kind: "minor", by: "startedAt", cell: (one) => time(one.startedAt) },
+    { title: "By", kind: "minor", by: "actor", cell: (one) => one.actor },
     { title: "Result", kind: "wide", cell: (one) => one.error ?? one.note ?? "–" },
     { title: "Actions", kind: "actions", cell: (one) => actionsOf(one, change) },
   ];

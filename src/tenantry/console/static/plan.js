@@ -44,7 +44,11 @@ export async function view({ query, signal }) {
   const preview = el("div", { class: "waves", "aria-hidden": "true" });
   const result = el("div", { class: "stack" });
   const onlyBehind = choices("Tenants", "onlyBehind", [
-    ["true", "Skip tenants that the catalog shows at the head: their databases are not opened."],
+    [
+      "true",
+      "Skip tenants that the catalog shows at the head: their databases are not opened.",
+      query.get("onlyBehind") === "true",
+    ],
   ]);
   const fields = [
     radios("Start", "preset", [

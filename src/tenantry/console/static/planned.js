@@ -7,11 +7,10 @@ import { pendingSql } from "./pending_sql.js";
 import { remedyOf } from "./remedies.js";
 import { go } from "./router.js";
 import { badge } from "./states.js";
-import { firstRows, table } from "./table.js";
+import { table } from "./table.js";
 import { actionRow, button, facts, notice, section, shortId, tenantLink, time } from "./widgets.js";
 import { actionOf, budgetInWords, summaryOf, wavesInWords } from "./words.js";
 
-const ROWS_SHOWN_MAX = 50;
 const NOT_STORED =
   "There is no plan to start: the files of the revisions cannot be read, or were replaced " +
   "meanwhile. Show the plan again.";
@@ -29,7 +28,6 @@ export function planned(found, plan, wanted) {
   };
   const verb = plan?.undoes ? "Undo" : "Migrate";
   const failed = found.details.filter((one) => one.error !== null);
-  const limit = { max: ROWS_SHOWN_MAX, noun: "more tenant" };
   const mayStart = plan !== null && plan.runId === null && found.total > 0;
   const somePassed = mayStart && plan.passedCount > 0 && found.failed > 0;
   return section(
@@ -69,7 +67,7 @@ export function planned(found, plan, wanted) {
         table("Failures by cause", CAUSES, causesOf(plan, failed), ""),
       ],
       el("h3", {}, "Tenants with an error"),
-      firstRows("Tenants with an error", ERRORS, failed, "", limit),
+      table("Tenants with an error", ERRORS, failed, ""),
     ],
   );
 }
@@ -188,7 +186,17 @@ const CAUSES = [
   },
 ];
 const ERRORS = [
-  { title: "Tenant", kind: "name", cell: (one) => tenantLink(one.customerId, one.customerName) },
+  {
+    title: "Tenant",
+    kind: "name",
+    by: "customerName",
+    cell: (one) => tenantLink(one.customerId, one.customerName),
+  },
   { title: "State", cell: () => badge("failed") },
-  { title: "Error", kind: "wide", cell: (one) => el("span", { class: "raw code" }, one.error) },
+  {
+    title: "Error",
+    kind: "wide",
+    by: "error",
+    cell: (one) => el("span", { class: "raw code" }, one.error),
+  },
 ];

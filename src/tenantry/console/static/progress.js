@@ -71,7 +71,8 @@ export function runProgress(run, signal) {
     const skipped = Math.max(state.notAttemptedCount, taken.skipped);
     const failed = Math.max(state.failedCount - state.notAttemptedCount, taken.failed);
     const ended = Math.min(state.totalCount, success + failed + skipped);
-    return { success, failed, skipped, ended, pending: state.totalCount - ended };
+    const attempted = Math.min(state.totalCount, success + failed);
+    return { success, failed, skipped, ended, attempted, pending: state.totalCount - ended };
   }
 
   function draw() {
@@ -79,29 +80,29 @@ export function runProgress(run, signal) {
     const { success, failed, skipped } = numbers;
     const total = Math.max(1, state.totalCount);
     bar.ariaValueMax = String(total);
-    bar.ariaValueNow = String(state.totalCount === 0 ? 1 : numbers.ended);
+    bar.ariaValueNow = String(state.totalCount === 0 ? 1 : numbers.attempted);
     fill(bar, shares({ success, failed, skipped }, total));
-    fill(rate, meter.text(state, numbers.ended));
+    fill(rate, meter.text(state, state.finishedAt === null ? numbers.ended : numbers.attempted));
     fill(
       counts,
       el(
         "li",
         { class: "total" },
-        el("span", { class: "number" }, percent(numbers.ended, state.totalCount)),
-        el("span", {}, `${count(numbers.ended)} of ${plural(state.totalCount, "tenant")}`),
+        el("span", { class: "number" }, percent(numbers.attempted, state.totalCount)),
+        el("span", {}, `${count(numbers.attempted)} of ${plural(state.totalCount, "tenant")}`),
       ),
       entry("success", numbers.success),
       entry("failed", numbers.failed),
       (numbers.skipped > 0 || state.stopReason !== null) && entry("skipped", numbers.skipped),
       state.finishedAt === null && entry("pending", numbers.pending),
     );
-    steps.draw(state, numbers.ended);
+    steps.draw(state, numbers, states);
     budget.draw(state, numbers.failed);
     drawWaiting(numbers);
     strip.draw(state, seen, meter.isStalled(state));
     latest.draw(state, order);
     drawGrid(numbers);
-    speakOf(numbers.ended);
+    speakOf(numbers.attempted);
   }
 
   function entry(name, number) {
@@ -116,7 +117,11 @@ export function runProgress(run, signal) {
     const others = unfinishedRuns().filter((one) => one.id < state.id && one.state !== "holding");
     const idle = state.finishedAt === null && pending > 0 && (state.inWork ?? []).length === 0;
     const isBehind = idle && others.length > 0 && meter.isStalled(state);
+    const lost = state.abandoned ?? [];
     const texts = [
+      lost.length > 0 &&
+        `${plural(lost.length, "tenant")} abandoned by a worker that is silent since ` +
+          `${localTime(lost[0].since)}. Another worker takes over.`,
       servers.length > 0 && `Waiting for server ${servers.join(", ")}.`,
       isBehind && `Waiting for workers: they are at work on ${plural(others.length, "older run")}.`,
     ].filter(Boolean);

@@ -36,7 +36,7 @@ export function keepQuery(query) {
   const path = location.hash.split("?")[0] || HOME;
   const given = Object.entries(query).filter(([, value]) => value !== "");
   const search = new URLSearchParams(given).toString();
-  history.replaceState(null, "", search === "" ? path : `${path}?${search}`);
+  history.replaceState(history.state, "", search === "" ? path : `${path}?${search}`);
 }
 
 /** Go to another view. */

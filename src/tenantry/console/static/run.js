@@ -113,6 +113,7 @@ function endOf(run) {
 async function showEnded(page) {
   const { path, progress, signal } = page;
   const onlyFailed = page.run.totalCount > DETAILS_READ_MAX;
+  const readAll = async () => (await get(`${path}/tenants`, { signal })).items;
   const [ended, found, causes] = await Promise.all([
     get(path, { signal }),
     get(`${path}/tenants`, { query: { onlyFailed: String(onlyFailed) }, signal }),
@@ -135,6 +136,6 @@ async function showEnded(page) {
     !onlyFailed &&
       seconds.length > 0 &&
       section("Durations", {}, el("div", { class: "panel" }, histogram(seconds))),
-    tenantsOf(ended, details),
+    tenantsOf(ended, details, readAll),
   );
 }

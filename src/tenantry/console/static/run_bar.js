@@ -1,6 +1,6 @@
 // A slim bar on every page while a run is running.
 
-import { get, RUNS } from "./api.js";
+import { get, HEALTH, RUNS } from "./api.js";
 import { el, fill } from "./dom.js";
 import { count, percent } from "./format.js";
 
@@ -9,7 +9,19 @@ const RUNS_READ = 10;
 
 /** Dispatches "change" when the unfinished runs were read; an "ended" reads them again. */
 export const runChanges = new EventTarget();
-let unfinished = [];
+let unfinished = /** @type {any[]} */ ([]);
+let newest = /** @type {any} */ (null);
+let health = /** @type {any} */ (null);
+
+/** Return the newest run, as it was last read; null if there is none, or it was not read. */
+export function lastRun() {
+  return newest;
+}
+
+/** Return the workers and servers, as they were last read; null before. */
+export function serviceHealth() {
+  return health;
+}
 
 /** Return the runs that had not ended when they were last read, the newest first. */
 export function unfinishedRuns() {
@@ -24,8 +36,14 @@ export function runBar(signal) {
     if (!document.hidden) {
       try {
         const query = { pageSize: RUNS_READ, isFinished: "false" };
-        const { items } = await get(RUNS, { query, signal });
+        const [{ items }, recent, found] = await Promise.all([
+          get(RUNS, { query, signal }),
+          get(RUNS, { query: { pageSize: 1 }, signal }),
+          get(HEALTH, { signal }), // with the time of the service's clock
+        ]);
         unfinished = items;
+        newest = recent.items[0] ?? null;
+        health = found;
         draw(bar);
         runChanges.dispatchEvent(new Event("change"));
       } catch {
@@ -37,6 +55,7 @@ export function runBar(signal) {
   signal.addEventListener("abort", () => {
     clearInterval(timer);
     unfinished = [];
+    newest = null;
   });
   addEventListener("hashchange", read, { signal });
   runChanges.addEventListener("ended", read, { signal });
@@ -49,8 +68,8 @@ function draw(bar) {
   const others = unfinished.filter((run) => !location.hash.endsWith(run.id));
   bar.hidden = others.length === 0;
   const lines = others.map((run) => {
-    const ended = run.successCount + run.failedCount;
     const failed = run.failedCount - run.notAttemptedCount;
+    const ended = run.successCount + failed; // not those that are left out
     return el(
       "a",
       { href: `#/runs/${run.id}`, class: "run-line", "data-turn": run.id },

@@ -1,70 +1,108 @@
-// The history of runs: a timeline, and a table with the same data.
+// The history of runs: a timeline, the list with the same data, and the stored plans.
 
-import { get, RUNS, latestOf } from "./api.js";
+import { PLANS, RUNS } from "./api.js";
 import { timeline } from "./charts.js";
 import { el, fill } from "./dom.js";
 import { count, duration, localTime, secondsBetween } from "./format.js";
-import { keepQuery } from "./router.js";
+import { listing } from "./listing.js";
 import { badge } from "./states.js";
-import { pager, table } from "./table.js";
 import { heading, linkButton, section, time } from "./widgets.js";
 
 // As many as a chart can show on a narrow screen.
 const RUNS_ON_A_PAGE = 30;
 
-const COLUMNS = [
+const failedOf = (run) => run.failedCount - run.notAttemptedCount;
+const RUN_COLUMNS = [
   {
     title: "Run",
     kind: "name",
+    by: (run) => run.label ?? localTime(run.startedAt),
     cell: (run) => el("a", { href: `#/runs/${run.id}` }, run.label ?? localTime(run.startedAt)),
   },
-  { title: "State", cell: (run) => badge(run.state) },
-  { title: "Started", kind: "minor", cell: (run) => time(run.startedAt) },
-  { title: "Tenants", kind: "number", cell: (run) => count(run.totalCount) },
+  { title: "State", by: "state", cell: (run) => badge(run.state) },
+  { title: "Started", kind: "minor", by: "startedAt", cell: (run) => time(run.startedAt) },
+  { title: "Tenants", kind: "number", by: "totalCount", cell: (run) => count(run.totalCount) },
+  { title: "Failed", kind: "number", by: failedOf, cell: (run) => failuresOf(failedOf(run)) },
   {
-    title: "Failed",
-    kind: "number",
-    cell: (run) => failuresOf(run.failedCount - run.notAttemptedCount),
+    title: "Not attempted",
+    kind: "number minor",
+    by: "notAttemptedCount",
+    cell: (run) => count(run.notAttemptedCount),
   },
-  { title: "Not attempted", kind: "number minor", cell: (run) => count(run.notAttemptedCount) },
   {
     title: "Took",
     kind: "number minor",
+    by: (run) => run.finishedAt && secondsBetween(run.startedAt, run.finishedAt),
     cell: (run) =>
       run.finishedAt === null ? "–" : duration(secondsBetween(run.startedAt, run.finishedAt)),
   },
-  { title: "By", kind: "minor", cell: (run) => run.triggeredBy },
+  { title: "By", kind: "minor", by: "triggeredBy", cell: (run) => run.triggeredBy },
+];
+const PLAN_COLUMNS = [
+  {
+    title: "Plan",
+    kind: "name",
+    by: (plan) => plan.label ?? plan.createdAt,
+    cell: (plan) =>
+      el("a", { href: `#/runs/plan?plan=${plan.id}` }, plan.label ?? localTime(plan.createdAt)),
+  },
+  { title: "Made", kind: "minor", by: "createdAt", cell: (plan) => time(plan.createdAt) },
+  {
+    title: "Pending",
+    kind: "number",
+    by: "pendingCount",
+    cell: (plan) => count(plan.pendingCount),
+  },
+  {
+    title: "Failed",
+    kind: "number",
+    by: "failedCount",
+    cell: (one) => failuresOf(one.failedCount),
+  },
+  {
+    title: "Rehearsed",
+    kind: "minor",
+    by: (plan) => Number(plan.isRehearsed),
+    cell: (plan) => (plan.isRehearsed ? `${count(plan.passedCount)} passed` : "no"),
+  },
+  { title: "By", kind: "minor", by: "actor", cell: (plan) => plan.actor },
+  { title: "Can be started until", kind: "minor", by: "expiresAt", cell: startableUntil },
+  {
+    title: "Run",
+    cell: (plan) => (plan.runId ? el("a", { href: `#/runs/${plan.runId}` }, "Show the run") : "–"),
+  },
 ];
 
-/** Show the runs. */
+/** Show the runs and the plans. */
 export async function view({ query, signal }) {
-  const list = el("div", { class: "stack" });
+  const chart = el("div", { class: "panel" });
+  const shown = section("Timeline", {}, chart);
+  shown.hidden = true;
+  const runs = listing("History", {
+    path: RUNS,
+    columns: RUN_COLUMNS,
+    empty: "There are no runs yet.",
+    signal,
+    pageSize: RUNS_ON_A_PAGE,
+    filters: { page: query.get("page") ?? "" },
+    loaded: ({ items }) => {
+      shown.hidden = items.length === 0;
+      fill(chart, items.length > 0 && timeline(items));
+    },
+  });
+  const plans = listing("Stored plans", {
+    path: PLANS,
+    columns: PLAN_COLUMNS,
+    empty: "No plan is stored. “Show the plan” stores one, for you and other admins.",
+    signal,
+    pageSize: 10,
+  });
+  const plan = linkButton("#/runs/plan", "Plan a run", "primary");
+  return [heading("Runs", plan), shown, runs.element, plans.element];
+}
 
-  const next = latestOf(signal);
-
-  async function turn(page) {
-    const wanted = { page, pageSize: RUNS_ON_A_PAGE };
-    const found = await get(RUNS, { query: wanted, signal: next() });
-    fill(
-      list,
-      found.items.length > 0 &&
-        section("Timeline", {}, el("div", { class: "panel" }, timeline(found.items))),
-      section(
-        "History",
-        {},
-        pager(found, show, "the history"),
-        table("History", COLUMNS, found.items, "There are no runs yet."),
-      ),
-    );
-  }
-
-  async function show(page) {
-    keepQuery({ page: String(page) });
-    await turn(page);
-  }
-
-  await turn(query.get("page") ?? 1);
-  return [heading("Runs", linkButton("#/runs/plan", "Plan a run", "primary")), list];
+function startableUntil(plan) {
+  return plan.runId === null ? time(plan.expiresAt) : "started";
 }
 
 function failuresOf(number) {

@@ -1,7 +1,18 @@
-// The tenants of a run that is planned: all, one, those that failed, or those of a run to undo.
+// The tenants of a run that is planned: all, one, chosen ones, those of a run to undo, or what is
+// still failing.
 
-import { get, HISTORY, RUNS, SCHEMA_STATUS, TENANTS } from "./api.js";
+import { get, HISTORY, SCHEMA_STATUS, TENANTS } from "./api.js";
 import { plural } from "./format.js";
+
+const KEY = "tenantry.chosen"; // of the tab: an address cannot hold a thousand ids
+const LOST = "The tenants that were chosen are not known in this tab. Choose them again.";
+const FIXED = "Every tenant that failed there has been migrated since: nothing is left to retry.";
+
+/** Keep the ids of chosen tenants, and return the path of the form that plans a run of them. */
+export function planOf(ids) {
+  sessionStorage.setItem(KEY, JSON.stringify(ids));
+  return `/runs/plan?chosen=${ids.length}`;
+}
 
 /** Return the selected tenants, as the body of a request, a description and their number. */
 export async function selectionOf(query, signal) {
@@ -20,22 +31,32 @@ export async function selectionOf(query, signal) {
       `${plural(run.totalCount, "tenant")}. Tenants that were migrated since are left as they are.`;
     return { path, body: {}, description, total: run.totalCount };
   }
+  if (query.get("chosen") !== null) {
+    const tenantIds = JSON.parse(sessionStorage.getItem(KEY) ?? "[]");
+    const total = tenantIds.length;
+    const obstacle = total === 0 ? LOST : null;
+    const description = `The ${plural(total, "tenant")} that you have chosen.`;
+    return { body: { tenantIds }, description, total, obstacle };
+  }
   const retryOf = query.get("retryOf");
-  if (retryOf === null) {
-    const { total } = await get(SCHEMA_STATUS, { signal });
-    return { body: {}, description: `All ${plural(total, "active tenant")}.`, total };
+  if (retryOf !== null) {
+    return retryOfRun(retryOf, query.get("cause"), signal);
   }
-  const path = `${HISTORY}/${encodeURIComponent(retryOf)}`;
-  const cause = query.get("cause");
-  if (cause === null) {
-    const run = await get(`${RUNS}/${encodeURIComponent(retryOf)}`, { signal });
-    const description = `The ${plural(run.failedCount, "tenant")} that failed in the chosen run.`;
-    return { body: { retryOf }, description, total: run.failedCount };
-  }
-  const { items } = await get(`${path}/failure-causes`, { signal });
-  const total = items.find((one) => one.cause === cause)?.count ?? 0;
-  const description = `The ${plural(total, "tenant")} that failed with “${cause}”.`;
-  return { body: { retryOf, cause }, description, total };
+  const { total, behind, unknown } = await get(SCHEMA_STATUS, { signal });
+  const description = `All ${plural(total, "active tenant")}.`;
+  return { body: {}, description, total, left: behind + unknown };
+}
+
+/** What is still failing: another run may have migrated some since. */
+async function retryOfRun(retryOf, cause, signal) {
+  const path = `${HISTORY}/${encodeURIComponent(retryOf)}/failure-causes`;
+  const { items } = await get(path, { signal });
+  const chosen = items.filter((one) => cause === null || one.cause === cause);
+  const total = chosen.reduce((sum, one) => sum + one.left, 0);
+  const what = cause === null ? "in the chosen run" : `with “${cause}”`;
+  const description = `${plural(total, "tenant")} left of those that failed ${what}.`;
+  const obstacle = total === 0 ? FIXED : null;
+  return { body: { retryOf, ...(cause === null ? {} : { cause }) }, description, total, obstacle };
 }
 
 function obstacleOf({ name, isActive, isReadOnly }) {

@@ -1,8 +1,6 @@
 // The session of the signed-in admin. The token is in sessionStorage: it is deleted with the tab,
 // and sent only in a header. Other tabs of this origin get it over a BroadcastChannel.
 
-import { setOffset } from "./format.js";
-
 const KEY = "tenantry.session";
 const ASK_MS_MAX = 250;
 const channel = new BroadcastChannel(KEY);
@@ -28,8 +26,8 @@ channel.addEventListener("message", ({ data }) => {
 });
 
 /**
- * Return `{token, endsAt, renewAt, offsetMs, sessionId, email}`, or null without a session. Times
- * are those of the browser's clock, in milliseconds.
+ * Return `{token, endsAt, renewAt, sessionId, email}`, or null without a session. Times are those
+ * of the browser's clock, in milliseconds.
  */
 export function current() {
   const kept = sessionStorage.getItem(KEY);
@@ -37,7 +35,6 @@ export function current() {
     return null;
   }
   const session = JSON.parse(kept);
-  setOffset(session.offsetMs);
   return session.endsAt > Date.now() ? session : null;
 }
 
@@ -92,7 +89,6 @@ function finish(reason) {
 
 function store(session, event) {
   sessionStorage.setItem(KEY, JSON.stringify(session));
-  setOffset(session.offsetMs);
   changes.dispatchEvent(new CustomEvent(event));
 }
 
@@ -104,7 +100,6 @@ function sessionOf({ token }, email) {
     token,
     email,
     sessionId: jti,
-    offsetMs: iat * 1000 - Date.now(),
     endsAt: Date.now() + lifetimeMs,
     renewAt: Date.now() + lifetimeMs / 2,
   };

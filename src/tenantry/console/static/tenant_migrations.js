@@ -7,12 +7,11 @@ import { table } from "./table.js";
 import { loadInto, section, skeleton, time, unreadable } from "./widgets.js";
 
 const LOG = [
-  { title: "Revision", kind: "code", cell: (one) => one.revision },
+  { title: "Revision", kind: "code", by: "revision", cell: (one) => one.revision },
   { title: "Stream", kind: "minor", cell: (one) => (one.stream === "user" ? "yours" : "Tenantry") },
-  { title: "Applied", cell: (one) => time(one.appliedAt) },
+  { title: "Applied", by: "appliedAt", cell: (one) => time(one.appliedAt) },
   { title: "Run", kind: "minor", cell: runOf },
 ];
-const LOG_SHOWN_MAX = 10;
 
 /** The revisions that the database has, and why the latest attempt failed. */
 export function migrations(path, status, signal) {
@@ -26,13 +25,8 @@ export function migrations(path, status, signal) {
 }
 
 function logOf(items, head) {
-  const more = items.slice(LOG_SHOWN_MAX);
   const empty = `Nothing was applied. The head is ${head}.`;
-  const older = el("summary", {}, `${more.length} older`);
-  return [
-    table("Migrations", LOG, items.slice(0, LOG_SHOWN_MAX), empty),
-    more.length > 0 && el("details", {}, older, table("Older migrations", LOG, more, "")),
-  ];
+  return table("Migrations", LOG, items, empty, { pageSize: 10 });
 }
 
 function runOf({ runId, hasRun }) {

@@ -1,81 +1,89 @@
-// The tenants: a search, two filters and a table with pages.
+// The tenants: a search, filters, and the list, of which some can be chosen.
 
-import { get, latestOf, SCHEMA_STATUS, TENANTS } from "./api.js";
+import { get, SCHEMA_STATUS, TENANTS } from "./api.js";
+import { tenantChooser } from "./chosen_tenants.js";
 import { deletedTenants } from "./deleted_tenants.js";
-import { el, fill } from "./dom.js";
+import { el } from "./dom.js";
 import { field, input, onPause, select } from "./forms.js";
-import { keepQuery } from "./router.js";
+import { listing } from "./listing.js";
 import { badge, stateOf } from "./states.js";
-import { pager, table } from "./table.js";
-import { cut, heading, linkButton, loadInto, skeleton, tenantLink, time } from "./widgets.js";
+import { cut, heading, linkButton, tenantLink, time } from "./widgets.js";
 
-const ROWS_ON_A_PAGE = 50;
-const FILTERS = ["search", "isActive", "revision", "page"];
-const ACTIVITY = [
-  ["", "All"],
-  ["true", "Active"],
-  ["false", "Suspended"],
+const CHOSEN_MAX = 1000; // tenants of one request
+const FILTERS = ["search", "isActive", "isReadOnly", "isFailing", "revision", "server", "page"];
+// Each state is one filter of the service.
+const STATES = [
+  ["", "Any"],
+  ["isActive=true", "Active"],
+  ["isActive=false", "Suspended"],
+  ["isReadOnly=true", "Read-only"],
+  ["isFailing=true", "Failing"],
 ];
 
 /** Show the tenants. The filters and the page are kept in the address. */
 export async function view({ query, signal }) {
-  const [status, deleted] = await Promise.all([
-    get(SCHEMA_STATUS, { signal }),
-    deletedTenants(signal),
-  ]);
-  const columns = columnsOf(status);
+  const deleted = deletedTenants(signal);
+  const status = await get(SCHEMA_STATUS, { signal });
   const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+  const choice = tenantChooser({
+    every: () => list.every(CHOSEN_MAX),
+    changed: () => list.reload(),
+  });
+  const list = listing("Tenants", {
+    path: TENANTS,
+    columns: columnsOf(status),
+    empty: "No tenant matches.",
+    signal,
+    pageSize: 50,
+    filters,
+    choice,
+  });
   const search = input("search", {
     type: "search",
     value: filters.search,
     placeholder: "Name, id, database or owner's address",
   });
-  const isActive = select("isActive", ACTIVITY, filters.isActive);
+  const chosen = STATES.find(([value]) => value !== "" && filters[nameOf(value)] !== "");
+  const state = select("state", STATES, chosen?.[0]);
   const revision = select("revision", revisionsOf(status, filters.revision), filters.revision);
-  const results = el("div", { class: "results" }, skeleton(10));
-  const next = latestOf(signal);
-
-  async function load() {
-    const ours = next();
-    results.setAttribute("aria-busy", "true");
-    await loadInto(results, ours, async () => {
-      const wanted = { ...filters, pageSize: ROWS_ON_A_PAGE };
-      const found = await get(TENANTS, { query: wanted, signal: ours });
-      const turn = (page) => ask({ page: String(page) });
-      const rows = table("Tenants", columns, found.items, "No tenant matches.");
-      fill(results, pager(found, turn, "tenants"), rows);
-    });
-    if (!ours.aborted) {
-      results.removeAttribute("aria-busy");
-    }
-  }
-
-  function ask(changed) {
-    Object.assign(filters, { page: "" }, changed);
-    keepQuery(filters);
-    return load();
-  }
-
-  onPause(search, (text) => ask({ search: text }));
-  isActive.addEventListener("change", () => ask({ isActive: isActive.value }));
-  revision.addEventListener("change", () => ask({ revision: revision.value }));
-  load();
-  const controls = [field("Search", search), field("State", isActive), field("Revision", revision)];
+  const set = (changed) => {
+    Object.assign(filters, changed);
+    choice.clear();
+    return list.first();
+  };
+  onPause(search, (text) => set({ search: text }));
+  state.addEventListener("change", () => {
+    const [name, value = ""] = state.value.split("=");
+    set({ isActive: "", isReadOnly: "", isFailing: "", ...(name ? { [name]: value } : {}) });
+  });
+  revision.addEventListener("change", () => set({ revision: revision.value }));
+  const controls = [field("Search", search), field("State", state), field("Revision", revision)];
   return [
     heading("Tenants", linkButton("#/tenants/new", "New tenant", "primary")),
-    el("div", { class: "stack" }, el("search", { class: "toolbar" }, controls), results),
+    el("div", { class: "stack" }, el("search", { class: "toolbar" }, controls), choice.bar),
+    list.results,
     deleted,
   ];
 }
 
+function nameOf(filter) {
+  return filter.split("=")[0];
+}
+
 function columnsOf(status) {
+  const state = (one) => stateOf(one, status);
   return [
-    { title: "Name", kind: "name", cell: (one) => tenantLink(one.id, one.name) },
-    { title: "State", cell: (one) => badge(stateOf(one, status)) },
-    { title: "Revision", kind: "minor code", cell: (one) => one.schemaRevision ?? "never seen" },
-    { title: "Server", kind: "minor", cell: (one) => one.serverName },
+    { title: "Name", kind: "name", by: "name", cell: (one) => tenantLink(one.id, one.name) },
+    { title: "State", by: state, cell: (one) => badge(state(one)) },
+    {
+      title: "Revision",
+      kind: "minor code",
+      by: "schemaRevision",
+      cell: (one) => one.schemaRevision ?? "never seen",
+    },
+    { title: "Server", kind: "minor", by: "serverName", cell: (one) => one.serverName },
     { title: "Modules", kind: "minor", cell: (one) => one.modules.join(", ") || "none" },
-    { title: "Created", kind: "minor", cell: (one) => time(one.createdAt) },
+    { title: "Created", kind: "minor", by: "createdAt", cell: (one) => time(one.createdAt) },
     { title: "Database", kind: "minor code name", cell: (one) => cut(one.databaseName) },
   ];
 }

@@ -25,10 +25,10 @@ export function users(tenantPath, signal) {
     announce("The user was deleted.");
   };
   const columns = [
-    { title: "E-mail address", kind: "name", cell: (user) => cut(user.email) },
-    { title: "Full name", kind: "name minor", cell: (user) => cut(user.fullName) },
+    { title: "E-mail address", kind: "name", by: "email", cell: (user) => cut(user.email) },
+    { title: "Full name", kind: "name minor", by: "fullName", cell: (user) => cut(user.fullName) },
     { title: "State", cell: activity },
-    { title: "Created", kind: "minor", cell: (user) => time(user.createdAt) },
+    { title: "Created", kind: "minor", by: "createdAt", cell: (user) => time(user.createdAt) },
     menuColumn(
       (user) => user.email,
       (user) => actions(user, change, remove),

@@ -1,6 +1,7 @@
 // Follow a run to its end, and reconnect after errors.
 
-import { ApiError, get, TOO_MANY_REQUESTS } from "./api.js";
+import { get, TOO_MANY_REQUESTS } from "./api.js";
+import { ApiError } from "./connection.js";
 import { events } from "./events.js";
 
 const RETRY_AFTER_MS = 2000;

@@ -1,0 +1,53 @@
+// What can be done with several tenants: plan a run of them, suspend them, back them up.
+
+import { BACKUPS, send, TENANTS } from "./api.js";
+import { chooser } from "./choosing.js";
+import { confirm } from "./dialogs.js";
+import { plural } from "./format.js";
+import { go } from "./router.js";
+import { planOf } from "./selection.js";
+import { announce } from "./widgets.js";
+
+/**
+ * A choice of tenants.
+ *
+ * @param {{idOf?: (row: any) => string, nameOf?: (row: any) => string,
+ *   every?: () => Promise<any[]>, changed?: () => any}} [options] `changed` is called after
+ *   tenants were suspended.
+ */
+export function tenantChooser(options = {}) {
+  const { idOf = (row) => row.id, nameOf = (row) => row.name, every, changed } = options;
+  const made = chooser({
+    noun: "tenant",
+    keyOf: idOf,
+    nameOf,
+    every,
+    actions: [
+      ["Plan a run…", (ids) => go(planOf(ids))],
+      ["Back up", (ids) => backUp(ids, made.clear)],
+      ["Suspend…", (ids) => suspend(ids, made.clear, changed)],
+    ],
+  });
+  return made;
+}
+
+async function backUp(ids, done) {
+  const { count } = await send("POST", BACKUPS, { tenantIds: ids });
+  done();
+  announce(`${plural(count, "backup")} queued.`);
+}
+
+function suspend(ids, done, changed) {
+  const number = plural(ids.length, "tenant");
+  const text =
+    `Requests with credentials of ${ids.length === 1 ? "this tenant" : "these tenants"} are ` +
+    "rejected, and migration runs skip them, until they are activated again.";
+  return confirm(`Suspend ${number}?`, text, "Suspend", async () => {
+    for (const id of ids) {
+      await send("PATCH", `${TENANTS}/${encodeURIComponent(id)}`, { isActive: false });
+    }
+    done();
+    await changed?.();
+    announce(`${number} suspended.`);
+  });
+}
