@@ -64,7 +64,7 @@ WORKER = {
     "abandonedCount": is_count,
     "isThis": is_flag,
 }
-SERVER = {"name": is_text, "awaySince": maybe(is_instant)}
+SERVER = {"name": is_text, "engine": one_of("sqlite", "postgresql"), "awaySince": maybe(is_instant)}
 POST = {
     "id": is_guid,
     "title": is_text,

@@ -17,6 +17,7 @@ from tenantry.backup.moving import NotMoved
 from tenantry.backup.other_engine import TenantBehind
 from tenantry.backup.targets import FolderTarget
 from tenantry.catalog import tenant_list, tenants
+from tenantry.catalog.job_queue import REPLACE
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.copying.row_values import kind_of
 from tenantry.db.copying.table_plan import NotCarried
@@ -325,6 +326,20 @@ class TestArchiveFromBeforeAMove:
         assert await tenants.get(both.catalog, acme.id) == moved
 
         assert (await self.replace(both, moved, archive, FILES)).server_name == FILES
+
+    async def test_is_refused_before_a_restore_in_place_is_queued(
+        self, both: Services, acme: Tenant
+    ):
+        ctx, copying = system_context("test"), both.copying
+        target = await copying.archives.target()
+        made = await creating.back_up(ctx, copying, acme, target, progress=Progress())
+        moved = await move(both, acme, SERVER)
+
+        with pytest.raises(WrongEngine, match=f"the tenant server {SERVER} is"):
+            name = Path(str(made.archive)).name
+            await both.queue.add(
+                ctx, REPLACE, tenant=moved, archive=name, name=moved.name
+            )
 
 
 class TestArchiveOfAProject:

@@ -57,6 +57,8 @@ async def check(copying: Copying, job: Job, options: JobOptions) -> Job:
 
     Raises:
         NotATenant: The archive is of the catalog.
+        WrongEngine: The tenant is on a server of the other engine now.
+        TenantNotFound: It was deleted.
         ArchiveOfOther: It is of another tenant.
         WrongName: The tenant has another name.
         ArchiveNotFound, ArchiveForeign, ArchiveDamaged, ArchiveNewer: It is not used.
@@ -67,6 +69,8 @@ async def check(copying: Copying, job: Job, options: JobOptions) -> Job:
         raise ArchiveOfOther
     if options.name != job.tenant_name:
         raise WrongName
+    tenant = await tenants.get(copying.catalog, header.tenant_id)
+    loading.server_of_engine(copying, header.engine, tenant.server_name)
     return job
 
 

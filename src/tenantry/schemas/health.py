@@ -35,10 +35,12 @@ class ServerResponse(Schema, frozen=True):
 
     Attributes:
         name: Its name in the settings.
+        engine: ``sqlite`` or ``postgresql``.
         away_since: Since when a worker does not reach it; null if all do.
     """
 
     name: str
+    engine: str
     away_since: datetime | None
 
 

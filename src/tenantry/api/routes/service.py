@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN, OPEN
 from tenantry.api.endpoints import endpoint
+from tenantry.backup.loading import engine_of
 from tenantry.catalog import activity, workers
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
@@ -73,7 +74,11 @@ async def show_health(
             for one in sorted(found, key=lambda one: one.id)
         ],
         servers=[
-            ServerResponse(name, _instant(away[name]) if name in away else None)
+            ServerResponse(
+                name,
+                engine_of(services.databases.server(name)),
+                _instant(away[name]) if name in away else None,
+            )
             for name in sorted(services.databases.server_names)
         ],
         errors=[RecentErrorResponse.of(one) for one in services.recent_errors.newest()],

@@ -135,7 +135,12 @@ function fleetPage(status, first, query, signal, home) {
     controls.offer(tenants);
   }
 
-  const explain = (error) => signal.aborted || fill(trouble, failure(error, () => refresh()));
+  const explain = (error) =>
+    signal.aborted ||
+    fill(
+      trouble,
+      failure(error, () => refresh()),
+    );
 
   /**
    * Read the totals, and the map if they have changed: other people work here, too. A large map

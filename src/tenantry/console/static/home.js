@@ -62,7 +62,7 @@ function pending({ behind, unknown, total, upToDate }) {
             {},
             badge("behind", `${count(left)} of ${plural(total, "tenant")} not at the head`),
           ),
-          linkButton("#/runs/plan?onlyBehind=true", "Plan a run of these"),
+          linkButton("#/runs/plan?onlyBehind=true", "Plan for these"),
         ],
   );
 }

@@ -1,6 +1,6 @@
 // The dialog that restores an archive: as a new tenant, or in place of its tenant.
 
-import { ARCHIVES, get, send, TENANTS } from "./api.js";
+import { ARCHIVES, get, HEALTH, send, TENANTS } from "./api.js";
 import { dialog } from "./dialogs.js";
 import { el } from "./dom.js";
 import { field, form, input } from "./forms.js";
@@ -11,10 +11,12 @@ const NEW_TEXT = "It has another id and no API key: add one on its page. Its use
 const IN_PLACE_TEXT =
   "It is suspended during the restore, and all logins and McpTokens of its users end. " +
   "Its old database is kept.";
+const ENGINES = { sqlite: "SQLite", postgresql: "PostgreSQL" };
 
 /** Ask how an archive is restored, and queue that. */
 export async function restoreDialog(archive, queued) {
   const now = await tenantOf(archive);
+  const obstacle = now && (await obstacleOf(archive, now));
   return dialog(`Restore ${archive.tenantName}`, (close) => {
     const restore = async (path, body) => {
       await send("POST", path, { archive: archive.name, ...body });
@@ -37,13 +39,32 @@ export async function restoreDialog(archive, queued) {
             { action: "Restore as it was", cancel: close, kind: "" },
             () => restore(`${ARCHIVES}/restore`, {}),
           )
-        : form(
-            [notice("warning", IN_PLACE_TEXT), field("Type the name of the tenant", name())],
-            { action: "Restore in place", cancel: close, kind: "danger" },
-            (data) => restore(`${TENANTS}/${now.id}/restore`, { name: data.get("name") }),
-          ),
+        : obstacle !== null
+          ? notice("warning", obstacle)
+          : form(
+              [
+                notice(
+                  "warning",
+                  `It stays on the tenant server ${now.serverName}. ${IN_PLACE_TEXT}`,
+                ),
+                field("Type the name of the tenant", name()),
+              ],
+              { action: "Restore in place", cancel: close, kind: "danger" },
+              (data) => restore(`${TENANTS}/${now.id}/restore`, { name: data.get("name") }),
+            ),
     ];
   });
+}
+
+/** Why an archive cannot replace its tenant: it may have been moved to the other engine since. */
+async function obstacleOf({ engine }, { name, serverName }) {
+  const { servers } = await get(HEALTH);
+  const now = servers.find((one) => one.name === serverName)?.engine ?? engine;
+  return now === engine
+    ? null
+    : `This is an archive of ${ENGINES[engine]}, and ${name} is on the tenant server ${serverName} ` +
+        `of ${ENGINES[now]} now, so it is not replaced from here. Restore it as a new tenant, or ` +
+        "use tenantry backup restore --replace --server.";
 }
 
 /** The tenant of an archive, or null if it does not exist. */

@@ -54,7 +54,8 @@ async function retryOfRun(retryOf, cause, signal) {
   const chosen = items.filter((one) => cause === null || one.cause === cause);
   const total = chosen.reduce((sum, one) => sum + one.left, 0);
   const what = cause === null ? "in the chosen run" : `with “${cause}”`;
-  const description = `${plural(total, "tenant")} left of those that failed ${what}.`;
+  const tenants = plural(total, "tenant");
+  const description = `The ${tenants} that failed ${what}, without those migrated since.`;
   const obstacle = total === 0 ? FIXED : null;
   return { body: { retryOf, ...(cause === null ? {} : { cause }) }, description, total, obstacle };
 }
