@@ -20,8 +20,10 @@ from harness.waiting import SHORT_POLL_SECONDS, comes_true
 RESUMED_SECONDS_MAX = 15
 LENGTH_SECONDS_MAX = 60.0
 PROGRESS_EVERY = 10
-# Kills after the end of a run are not counted, and their number is limited.
+# Kills before or after a run are not counted, and their number is limited: to so many for each
+# kill, and to so many if few are wanted, because the first ones find out how long a run takes.
 TRIES_MAX = 6
+TRIES_OF_FEW_MAX = 30
 
 
 @dataclass
@@ -92,7 +94,8 @@ def _torture(lane: Lane, fleet: Fleet, kills: int, chance: random.Random) -> Fou
     with fleet.catalog() as catalog, _runners(fleet, lane.processes) as runners:
         lane_run = _LaneRun(lane, fleet, catalog, runners, chance, found)
         lane_run.measure()
-        while found.kills < kills and found.kills + found.missed < TRIES_MAX * kills:
+        tries_max = max(TRIES_MAX * kills, TRIES_OF_FEW_MAX)
+        while found.kills < kills and found.kills + found.missed < tries_max:
             lane_run.kill_once()
             if (found.kills + found.missed) % PROGRESS_EVERY == 0:
                 say(f"kills, {lane.name}: {found.kills} of {kills}, {len(found.faults)} faults")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, Unpack
 from uuid import UUID
 
 import msgspec
@@ -23,6 +23,16 @@ QUEUED_MAX = 1_000
 """Queued jobs besides backups and moves, of which each tenant has at most one in the queue."""
 
 TenantName = tuple[UUID | None, str | None]
+
+
+class Wanted(TypedDict, total=False):
+    """The members of `JobOptions` that a request gives."""
+
+    archive: str
+    name: str | None
+    server_name: str | None
+    keep_days: int | None
+    keep_last: int | None
 
 
 class TooManyQueued(Conflict):
@@ -47,7 +57,7 @@ class Queue:
         kind: str,
         *,
         tenant: Tenant | None = None,
-        **wanted: Any,
+        **wanted: Unpack[Wanted],
     ) -> Job:
         """Queue a job of a kind; *wanted* are the members of `JobOptions` that it needs.
 

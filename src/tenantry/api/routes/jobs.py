@@ -1,7 +1,7 @@
 """``/api/admin/jobs``: backups, restores, copies, moves and checks, with their progress."""
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
@@ -12,6 +12,7 @@ from tenantry.catalog import jobs, tenants
 from tenantry.schemas.backups import JobPage, JobPageRequest, JobResponse, QueuedJobs
 from tenantry.schemas.base import Nothing
 from tenantry.services import Services
+from tenantry.work.queue import Wanted
 
 queues = partial(endpoint, "POST", level=ADMIN, response=JobResponse, status=ACCEPTED)
 """Declares an endpoint that queues one job, and returns it with `queued`."""
@@ -64,7 +65,7 @@ async def queued(
     kind: str,
     *,
     tenant_id: UUID | None = None,
-    **wanted: Any,
+    **wanted: Unpack[Wanted],
 ) -> Reply:
     """Queue a job, of a tenant if *tenant_id* is not None; return the response: see `Queue.add`."""
     tenant = None if tenant_id is None else await tenants.get(services.catalog, tenant_id)
