@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from tenantry.catalog import plans, run_tenants, runs
+from tenantry.catalog import jobs, plans, run_tenants, runs, workers
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Count, Statement
@@ -18,6 +18,7 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work.ledger import new_job
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.integration.gates import Gate, tenants
@@ -87,6 +88,25 @@ class TestPlan:
             assert left == (1, 6)
             assert (history.items, history.total_count, unfinished) == ([], 0, [])
             assert await rows(services) == (0, 0)
+
+    @pytest.mark.parametrize("holder", ["itself", "living", "dead"])
+    async def test_has_the_lease_of_a_job(self, settings: Settings, holder: str):
+        """Both are lost in the same moment, and to the same processes."""
+        async with open_services(settings, works=False) as services:
+            ctx, asking = system_context("ada"), new_id()
+            held_by = asking if holder == "itself" else new_id()
+            job = new_job(ctx, jobs.PROVISION)
+            async with services.catalog.begin() as session:
+                if holder == "living":
+                    await workers.beat(session, held_by)
+                await jobs.add(session, job, worker_id=held_by)
+                await plans.add(
+                    session, new_id(), planner_id=held_by, now=ctx.now, triggered_by="ada"
+                )
+                lost_runs = await plans.abandoned(session, asking)
+                lost_jobs = await jobs.take_lost(session, worker_id=asking, busy=[])
+
+        assert len(lost_runs) == len(lost_jobs) == (0 if holder == "living" else 1)
 
     @pytest.mark.slow
     async def test_of_a_dead_process_is_removed(self, settings: Settings):

@@ -1,7 +1,7 @@
 // The tenants of a run that is planned: all, one, chosen ones, those of a run to undo, or what is
 // still failing.
 
-import { get, HISTORY, SCHEMA_STATUS, TENANTS } from "./api.js";
+import { get, HISTORY, RUNS, SCHEMA_STATUS, TENANTS } from "./api.js";
 import { plural } from "./format.js";
 
 const KEY = "tenantry.chosen"; // of the tab: an address cannot hold a thousand ids
