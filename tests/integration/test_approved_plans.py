@@ -34,7 +34,7 @@ from testkit.faults import Faults
 from testkit.hook_endpoint import endpoint
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision
-from tests.integration.gates import Gate, spoil, tenants, until_held, url_of
+from tests.integration.gates import HEAD, Gate, spoil, tenants, until_held, url_of
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -413,6 +413,39 @@ class TestRun:
         assert held.success_count <= 2
         assert "data.sql has changed" in (held.held_because or "")
         assert counts(run) == (4, 0)
+
+    async def test_commits_nothing_after_a_file_is_replaced_that_a_revision_reads(
+        self, planned: Settings, folder: AlembicFolder, tmp_path: Path
+    ):
+        """The tenant is rolled back, and migrated when the file of the plan is there again."""
+        data, gate = folder.path / "data.sql", Gate(folder, tmp_path / "gate")
+        data.write_text("CREATE TABLE reviewed (id INTEGER)")
+        async with quick(planned) as services:
+            [tenant] = await tenants(services, 1)
+            body = f"""
+                pathlib.Path({str(tmp_path / "arrived")!r}).touch()
+                while not pathlib.Path({str(gate.path)!r}).exists():
+                    time.sleep(0.01)
+                op.execute(pathlib.Path({str(data)!r}).read_text())
+            """
+            folder.add("g1_gate", body, head=HEAD)
+            made = await plan(services)
+            run_id = await services.fleet.plan(
+                system_context("ada"), triggered_by="ada", plan_id=made.id
+            )
+            async with asyncio.timeout(20):
+                while not (tmp_path / "arrived").exists():  # noqa: ASYNC110 - by a thread
+                    await asyncio.sleep(0.01)
+            data.write_text("CREATE TABLE unseen (id INTEGER)")
+            gate.open()
+            held = await _until_held_because(services, run_id)
+            data.write_text("CREATE TABLE reviewed (id INTEGER)")
+            run = await services.fleet.wait(run_id)
+            found = raw_sql.tables(url_of(services, tenant))
+
+        assert "data.sql has changed" in (held.held_because or "")
+        assert counts(run) == (1, 0)
+        assert found & {"reviewed", "unseen"} == {"reviewed"}
 
     async def test_fails_a_tenant_that_moves_on_after_the_start(self, gated: Settings, gate: Gate):
         async with quick(gated, works=False) as services:

@@ -82,9 +82,9 @@ class ActiveRun:
         """Whether the run has a plan."""
         return self._planned is not None
 
-    async def has_planned_files(self) -> bool:
+    def has_planned_files(self) -> bool:
         """Return whether this process still has the files of the plan, if there is a plan."""
-        return self._planned is None or await asyncio.to_thread(self.scripts.has, self._planned)
+        return self._planned is None or self.scripts.has(self._planned)
 
     async def is_clear(self, catalog: Catalog) -> bool:
         """Return True if `stop_reason` is up to date; if False, call again.

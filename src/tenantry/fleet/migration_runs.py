@@ -191,7 +191,10 @@ class Fleet:
             target = f"{target} plan {draft.plan_id}"  # before the label, which is any text
             await stored_plans.take(session, draft.plan_id, run_id)
             if total != draft.total:
-                raise PlanChanged
+                raise PlanChanged(
+                    f"{draft.total - total} tenants of the plan would not be in the run: they were "
+                    "suspended or deleted just now. Nothing was started. Make a new plan."
+                )
         if options.label:
             target = f"{target} {options.label}"
         if options.undoes is not None and not total:

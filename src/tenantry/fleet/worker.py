@@ -32,7 +32,7 @@ from tenantry.fleet.outcomes import OutcomeWriter
 from tenantry.kit.clock import utc_now
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.kit.release import VERSION
-from tenantry.migration.attempts import NOT_READ
+from tenantry.migration.attempts import NOT_READ, FilesReplaced
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
@@ -207,10 +207,13 @@ class Worker:
     async def _outcome(self, claimed: Claimed, stop_reason: str | None) -> Outcome | Returned:
         if stop_reason is not None:
             return await self._skip(claimed, stop_reason)
-        if not await claimed.run.has_planned_files():
-            self._runs.leave(claimed.run)
-            return Returned(claimed.item, may_have_started=claimed.was_held)
+        if not await asyncio.to_thread(claimed.run.has_planned_files):
+            return self._leave(claimed, may_have_started=claimed.was_held)
         return await self._migrate(claimed)
+
+    def _leave(self, claimed: Claimed, *, may_have_started: bool) -> Returned:
+        self._runs.leave(claimed.run)
+        return Returned(claimed.item, may_have_started=may_have_started)
 
     async def _stop_reason(self, run: ActiveRun) -> str | None:
         while not self._in_flight.is_stopping:
@@ -240,10 +243,13 @@ class Worker:
                     run_id=item.run_id,
                     is_first=is_first,
                     planned_from=planned_from,
+                    has_files=claimed.run.has_planned_files,
                 )
                 error = state.error
             except Exception as failed:  # noqa: BLE001 - one bad tenant must not stop the others
                 error = failed
+            if isinstance(error, FilesReplaced):
+                return self._leave(claimed, may_have_started=True)
             if error is not None and await self._is_elsewhere(item):
                 return Returned(item, may_have_started=True)
             if error is None or await outages.judge(item, error) is Verdict.FAILED:

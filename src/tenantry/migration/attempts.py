@@ -4,7 +4,7 @@ A race can be about objects of the whole server: two tenants change the same rol
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import UUID
@@ -50,6 +50,10 @@ class NotPlanned(Unavailable):
         )
 
 
+class FilesReplaced(Unavailable):
+    """A file of the plan was replaced while the tenant was migrated: it was rolled back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """What one database loses when a revision is undone: a table, or a column of it.
@@ -89,7 +93,8 @@ class Attempts:
     """Sends the scripts of one run to one database, and retries them.
 
     A pause after a lock timeout is at most *lock_pause_seconds*. With *planned_from*, a database
-    that is not at this revision is not migrated.
+    that is not at this revision is not migrated. With *has_files*, nothing is committed when that
+    returns False: a live revision can read and import files until its end.
 
     Attributes:
         has_sent: Whether anything was sent that may have been committed.
@@ -103,8 +108,10 @@ class Attempts:
         *,
         lock_pause_seconds: float = LOCK_PAUSE_SECONDS_MAX,
         planned_from: str | None = None,
+        has_files: Callable[[], bool] | None = None,
     ) -> None:
         self._scripts = scripts
+        self._has_files = has_files
         self._planned_from = planned_from
         self._run_id = run_id
         self._timeouts = timeouts
@@ -137,6 +144,7 @@ class Attempts:
         Raises:
             Exception: Any error of the drivers and the revisions.
         """
+        execution.guard.before_commit = self._check_files
         state = self._migrate_from_expected(execution) if is_first else None
         if state is None:
             # The log has entries of this run only if the run has begun with this database before.
@@ -154,6 +162,10 @@ class Attempts:
                 state = self._read_state(execution, self._run_id)
                 self._check_planned(state)
         return state
+
+    def _check_files(self) -> None:
+        if self._has_files is not None and not self._has_files():
+            raise FilesReplaced
 
     def _check_planned(self, state: SchemaState) -> None:
         """Check that the run has applied, and will apply, the planned revisions and no other.

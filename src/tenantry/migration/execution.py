@@ -155,6 +155,8 @@ class Execution(ABC):
     def _check_commit(self) -> None:
         """Check that the transaction may be committed."""
         self.guard.check_stopped()
+        if self.guard.before_commit is not None:
+            self.guard.before_commit()
 
     def _transact(self, raw: Any, steps: Sequence[Step], connection: sa.Connection | None) -> None:
         """Execute *steps* on a driver's connection, and commit them or roll them back.

@@ -70,12 +70,14 @@ class Guard:
         is_in_block: Whether it is in an autocommit block, where it can have a transaction.
         is_final: Whether it has sent what this run must not repeat.
         stop: Set by another thread when nothing more may be sent.
+        before_commit: Called before the transaction is committed; raises an error if it must not be.
     """
 
     def __init__(self) -> None:
         self.rehearses = False
         self.is_watching = self.is_in_block = self.is_final = False
         self.stop = Stop()
+        self.before_commit: Callable[[], None] | None = None
         self._refusal: Exception | None = None
         self._file: Path | None = None  # of the live revision that runs
         self._before: Callable[[str], None] | None = None

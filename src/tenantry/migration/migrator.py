@@ -94,17 +94,19 @@ class Migrator:
         run_id: UUID,
         is_first: bool = False,
         planned_from: str | None = None,
+        has_files: Callable[[], bool] | None = None,
     ) -> SchemaState:
         """Migrate the database at *url* to the head; return its state, with the error if it failed.
 
         It ends at the deadline, even if the server does not respond. *is_first* is whether this run
         has not begun with this database yet. With *planned_from*, it fails with `NotPlanned` if the
-        database is not at this revision.
+        database is not at this revision. With *has_files*, it fails with `FilesReplaced`, and is
+        rolled back, if that returns False before the COMMIT.
 
         Raises:
             Exception: Any error of the drivers, if the state cannot be read afterwards.
         """
-        attempts = self._attempts(scripts, run_id, planned_from)
+        attempts = self._attempts(scripts, run_id, planned_from, has_files)
         ends = asyncio.get_running_loop().time() + self._limits.deadline_seconds
         try:
             work = partial(attempts.migrate, is_first=is_first)
@@ -211,7 +213,11 @@ class Migrator:
         return await self._run(url, streams, add)
 
     def _attempts(
-        self, scripts: RunScripts, run_id: UUID, planned_from: str | None = None
+        self,
+        scripts: RunScripts,
+        run_id: UUID,
+        planned_from: str | None = None,
+        has_files: Callable[[], bool] | None = None,
     ) -> Attempts:
         return Attempts(
             scripts,
@@ -219,6 +225,7 @@ class Migrator:
             self._timeouts,
             lock_pause_seconds=self._limits.lock_pause_seconds,
             planned_from=planned_from,
+            has_files=has_files,
         )
 
     async def _run(
