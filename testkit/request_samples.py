@@ -16,7 +16,10 @@ from tenantry.api.endpoints import Endpoint
 PASSWORD = "correct horse battery staple"
 NEW_PASSWORD = "another quite long passphrase"
 # Everything is optional there, and all of it together contradicts itself.
-EMPTY = {"/api/admin/tenants/migrate-all"}
+EMPTY = {
+    "/api/admin/tenants/migrate-all",
+    "/api/admin/tenants/migration-history/{runId}/undo",
+}
 # The tenant server to which tenants are moved.
 FAR = "far"
 

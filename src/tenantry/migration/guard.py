@@ -70,7 +70,8 @@ class Guard:
         is_in_block: Whether it is in an autocommit block, where it can have a transaction.
         is_final: Whether it has sent what this run must not repeat.
         stop: Set by another thread when nothing more may be sent.
-        before_commit: Called before the transaction is committed; raises an error if it must not be.
+        before_commit: Called before the transaction is committed; raises an error if that is
+            forbidden.
     """
 
     def __init__(self) -> None:
