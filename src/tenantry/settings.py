@@ -192,11 +192,10 @@ class Settings(BaseSettings):
     )
     wave_check: setting_types.Command = Field(
         SecretStr(""),
-        description="A command, or an `http(s)` URL, that decides whether a run with "
-        '`"hold": "check"` continues after a wave. Empty: no check.',
+        description="A command, or an `http(s)` URL, that continues a run that holds. Empty: none.",
     )
     wave_check_seconds: float = Field(
-        300, gt=0, le=3600, description="How long the check may take; then it has failed."
+        300, gt=0, le=3600, description="How long the check may take."
     )
     hooks: Hooks = Field({})
     migration_driver: str = Field(

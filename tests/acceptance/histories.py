@@ -6,7 +6,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from tenantry.catalog.tables import migration_run, tenant_migration
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tests.conftest import World

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog import audit, deleted_tenants, tenants
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
-from tenantry.catalog.plans import DELETED
+from tenantry.catalog.run_claims import DELETED
 from tenantry.catalog.tables import tenant as tenant_table
 from tenantry.catalog.tenants import Tenant, TenantNameInUse
 from tenantry.db.sessions import DatabaseUnavailable

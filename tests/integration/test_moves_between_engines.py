@@ -335,11 +335,9 @@ class TestArchiveFromBeforeAMove:
         made = await creating.back_up(ctx, copying, acme, target, progress=Progress())
         moved = await move(both, acme, SERVER)
 
+        name = Path(str(made.archive)).name
         with pytest.raises(WrongEngine, match=f"the tenant server {SERVER} is"):
-            name = Path(str(made.archive)).name
-            await both.queue.add(
-                ctx, REPLACE, tenant=moved, archive=name, name=moved.name
-            )
+            await both.queue.add(ctx, REPLACE, tenant=moved, archive=name, name=moved.name)
 
 
 class TestArchiveOfAProject:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog import jobs, plans, run_tenants, runs, workers
 from tenantry.catalog.pace import Pace
-from tenantry.catalog.tables import migration_run, tenant_migration
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.db.statements import Count, Statement
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id

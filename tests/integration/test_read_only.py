@@ -6,7 +6,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from tenantry.catalog import runs, tenants
-from tenantry.catalog.plans import READ_ONLY
+from tenantry.catalog.run_claims import READ_ONLY
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.db.audit_log import AuditFilter

@@ -12,7 +12,7 @@ from tenantry.api.streaming import Source
 from tenantry.fleet.watchers import RunUpdate
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Forbidden, Unauthenticated
-from tenantry.schemas.migrations import RunResponse, RunTenantResponse
+from tenantry.schemas.migration_runs import RunResponse, RunTenantResponse
 
 # So often that proxies keep the connection open.
 COMMENT_SECONDS = 15.0

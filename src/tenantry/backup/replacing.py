@@ -69,7 +69,8 @@ async def check(copying: Copying, job: Job, options: JobOptions) -> Job:
         raise ArchiveOfOther
     if options.name != job.tenant_name:
         raise WrongName
-    tenant = await tenants.get(copying.catalog, header.tenant_id)
+    assert job.tenant_id is not None
+    tenant = await tenants.get(copying.catalog, job.tenant_id)
     loading.server_of_engine(copying, header.engine, tenant.server_name)
     return job
 

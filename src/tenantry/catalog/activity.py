@@ -96,9 +96,7 @@ async def abandoned(
         return []
     held = await run_claims.held(session, {process.id for process, _ in lost})
     return [
-        (process, one)
-        for process, one in lost
-        if (process.id, one.run_id, one.tenant_id) in held
+        (process, one) for process, one in lost if (process.id, one.run_id, one.tenant_id) in held
     ]
 
 

@@ -7,9 +7,9 @@ from statistics import median
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Statement
 
 RUNS_READ_MAX = 5

@@ -6,8 +6,9 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.run_tables import tenant_migration
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import tenant, tenant_migration
+from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import is_ready
 from tenantry.db.statements import Statement
 

@@ -11,9 +11,9 @@ from tenantry.catalog import job_queue, notices
 from tenantry.catalog.job_queue import WAVE, JobOptions
 from tenantry.catalog.job_states import Job, JobState
 from tenantry.catalog.outbox import Subscribed
+from tenantry.catalog.run_tables import migration_run
 from tenantry.catalog.runs import Progress
 from tenantry.catalog.session import CatalogSession, RowId
-from tenantry.catalog.tables import migration_run
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id

@@ -6,8 +6,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import MigrationState
-from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.catalog.tables import tenant as table
 from tenantry.catalog.tenants import Tenant, TenantState, by_id, is_ready, updating
 from tenantry.db.statements import Statement

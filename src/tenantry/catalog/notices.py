@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from tenantry.catalog import outbox, runs
 from tenantry.catalog.outbox import Notice, Subscribed
+from tenantry.catalog.run_tables import migration_run
 from tenantry.catalog.runs import MigrationRun, Outcome, Progress
 from tenantry.catalog.session import CatalogSession, RowId
-from tenantry.catalog.tables import migration_run
 from tenantry.db.statements import Statement
 from tenantry.kit.hook_settings import (
     RUN_ENDED,

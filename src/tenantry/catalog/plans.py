@@ -19,10 +19,11 @@ import sqlalchemy as sa
 from tenantry.catalog.jobs import is_frozen
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.run_results import is_left
+from tenantry.catalog.run_tables import migration_run, plan_tenant, tenant_migration
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
-from tenantry.catalog.tables import migration_run, plan_tenant, tenant, tenant_migration
-from tenantry.catalog.tenants import TenantState, is_migrated, is_ready
+from tenantry.catalog.tables import tenant
+from tenantry.catalog.tenants import is_migrated, is_ready
 from tenantry.catalog.waves import CREATION, ORDERS, Wave, wave_of
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, parameters
@@ -30,9 +31,6 @@ from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Unavailable
 
 # Why a tenant of a run was not migrated.
-READ_ONLY = "not attempted: the tenant is read-only"
-DELETED = "not attempted: the tenant was deleted"
-MOVED = "the tenant is on another server, or has another database"
 """No reason to end: `run_claims.follow` corrects the item, and it is claimed again."""
 
 
@@ -96,13 +94,6 @@ class Selected(msgspec.Struct, frozen=True):
     server_name: str
     wave: int | None
     sort_key: str | None
-
-
-class _State(msgspec.Struct, frozen=True):
-    id: UUID
-    state: str
-    is_read_only: bool
-    is_moved: bool
 
 
 _run, _item = migration_run.c, tenant_migration.c
@@ -244,24 +235,6 @@ _EXISTING = Statement(
 _REMOVE = Statement[Any](sa.delete(migration_run).where(_run.id == sa.bindparam("run")))
 _MIGRATED = Statement(
     sa.select(tenant.c.id).where(_is_selected, is_listed(tenant.c.id, _ids)), RowId
-)
-
-# One that was frozen after its claim goes back to the queue: see `fleet.worker`.
-_is_withheld = sa.and_(tenant.c.is_read_only, ~is_frozen(tenant.c.id))
-_is_moved = sa.or_(
-    tenant.c.server_name != _item.server_name, tenant.c.database_name != _item.database_name
-)
-_WITHHELD = Statement(
-    sa.select(
-        tenant.c.id, tenant.c.state, _is_withheld.label("is_read_only"), _is_moved.label("is_moved")
-    )
-    .join(tenant_migration, _item.tenant_id == tenant.c.id)
-    .where(
-        _item.run_id == sa.bindparam("run"),
-        is_listed(_item.tenant_id, _ids),
-        sa.or_(~is_ready, _is_withheld, _is_moved),
-    ),
-    _State,
 )
 
 
@@ -410,21 +383,3 @@ async def left_out(session: CatalogSession, tenant_ids: Sequence[UUID]) -> list[
     found = await session.fetch_all(_MIGRATED, tenant_ids=tenant_ids)
     migrated = {one.id for one in found}
     return [one for one in tenant_ids if one not in migrated]
-
-
-async def withheld(
-    session: CatalogSession, run_id: UUID, tenant_ids: Sequence[UUID]
-) -> dict[UUID, str]:
-    """Return which tenants of a run must not be migrated, or not where its item says: the reason.
-
-    A suspended tenant is not among them: a run that has planned it migrates it. An item has an old
-    place if the tenant was moved in the moment in which it was planned.
-    """
-    found = await session.fetch_all(_WITHHELD, run=run_id, tenant_ids=tenant_ids)
-    return {one.id: _reason(one) for one in found}
-
-
-def _reason(found: _State) -> str:
-    if found.state != TenantState.READY.value:
-        return DELETED
-    return READ_ONLY if found.is_read_only else MOVED

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.job_states import JobState
 from tenantry.catalog.jobs import is_dropping, is_open, is_running
+from tenantry.catalog.run_tables import migration_run
 from tenantry.catalog.runs import NOT_ATTEMPTED
-from tenantry.catalog.tables import api_key, job, mcp_token, migration_run, tenant
+from tenantry.catalog.tables import api_key, job, mcp_token, tenant
 from tenantry.catalog.tenants import TenantState, is_ready
 from tenantry.db.statements import Statement
 

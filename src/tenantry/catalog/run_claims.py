@@ -11,13 +11,19 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.jobs import is_moving
+from tenantry.catalog.jobs import is_frozen, is_moving
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import RunTenant, is_open, is_pending, of_run
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import migration_run, tenant, tenant_migration
+from tenantry.catalog.tables import tenant
+from tenantry.catalog.tenants import TenantState, is_ready
 from tenantry.catalog.workers import NO_WORKER, is_abandoned
 from tenantry.db.statements import Statement, columns_of
 from tenantry.db.types import Ids, is_listed
+
+READ_ONLY = "not attempted: the tenant is read-only"
+DELETED = "not attempted: the tenant was deleted"
+MOVED = "the tenant is on another server, or has another database"
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -36,6 +42,13 @@ class _Held(msgspec.Struct, frozen=True):
     worker_id: UUID
     run_id: UUID
     tenant_id: UUID
+
+
+class _State(msgspec.Struct, frozen=True):
+    id: UUID
+    state: str
+    is_read_only: bool
+    is_moved: bool
 
 
 class _ServerName(msgspec.Struct, frozen=True):
@@ -108,6 +121,24 @@ _FOLLOW = Statement[Any](
         is_listed(_item.tenant_id, sa.bindparam("tenant_ids", type_=Ids)),
         _is_held,
     )
+)
+
+# One that was frozen after its claim goes back to the queue: see `fleet.worker`.
+_is_withheld = sa.and_(tenant.c.is_read_only, ~is_frozen(tenant.c.id))
+_is_moved = sa.or_(
+    tenant.c.server_name != _item.server_name, tenant.c.database_name != _item.database_name
+)
+_WITHHELD = Statement(
+    sa.select(
+        tenant.c.id, tenant.c.state, _is_withheld.label("is_read_only"), _is_moved.label("is_moved")
+    )
+    .join(tenant_migration, _item.tenant_id == tenant.c.id)
+    .where(
+        _item.run_id == sa.bindparam("run"),
+        is_listed(_item.tenant_id, sa.bindparam("tenant_ids", type_=Ids)),
+        sa.or_(~is_ready, _is_withheld, _is_moved),
+    ),
+    _State,
 )
 
 
@@ -214,3 +245,21 @@ async def held(
 async def pending_servers(session: CatalogSession, run_id: UUID) -> list[str]:
     """Return the servers of the items that may start and have not ended, by name."""
     return [one.server_name for one in await session.fetch_all(_PENDING_SERVERS, run=run_id)]
+
+
+async def withheld(
+    session: CatalogSession, run_id: UUID, tenant_ids: Sequence[UUID]
+) -> dict[UUID, str]:
+    """Return which tenants of a run must not be migrated, or not where its item says: the reason.
+
+    A suspended tenant is not among them: a run that has planned it migrates it. An item has an old
+    place if the tenant was moved in the moment in which it was planned.
+    """
+    found = await session.fetch_all(_WITHHELD, run=run_id, tenant_ids=tenant_ids)
+    return {one.id: _reason(one) for one in found}
+
+
+def _reason(found: _State) -> str:
+    if found.state != TenantState.READY.value:
+        return DELETED
+    return READ_ONLY if found.is_read_only else MOVED

@@ -5,9 +5,10 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import UNDO_OF, MigrationState, of_run
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import migration_run, tenant, tenant_migration
+from tenantry.catalog.tables import tenant
 from tenantry.db.statements import Statement
 
 CAUSES_MAX = 1_000

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from tenantry.catalog import holds, notices, progress
 from tenantry.catalog.outbox import Notice
 from tenantry.catalog.pace import PACE
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import (
     CANCELLED,
     MigrationRunNotFound,
@@ -29,7 +30,7 @@ from tenantry.catalog.runs import (
     of_run,
 )
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
-from tenantry.catalog.tables import migration_run, tenant, tenant_migration
+from tenantry.catalog.tables import tenant
 from tenantry.catalog.waves import is_waiting
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Conflict

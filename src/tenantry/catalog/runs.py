@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
-from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import NotFound, Unavailable
 from tenantry.kit.pages import Page, Window

@@ -13,8 +13,8 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.pace import PACE
+from tenantry.catalog.run_tables import migration_run, plan, plan_tenant
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
-from tenantry.catalog.tables import migration_run, plan, plan_tenant
 from tenantry.db.statements import Count, Statement, columns_of, parameters
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window

@@ -11,9 +11,10 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.run_tables import tenant_migration
 from tenantry.catalog.runs import MigrationState, of_run
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import tenant, tenant_migration
+from tenantry.catalog.tables import tenant
 from tenantry.db.statements import Count, Statement
 
 CREATION = "creation"

@@ -27,10 +27,7 @@ from tenantry.kit import process
 from tenantry.kit.errors import Invalid
 from tenantry.migration import revision_template
 from tenantry.schemas.base import Schema
-from tenantry.schemas.migrations import (
-    MigrationDetailResponse,
-    MigrationResultResponse,
-)
+from tenantry.schemas.migrations import MigrationDetailResponse, MigrationResultResponse
 from tenantry.schemas.previews import MigrationPreviewResponse
 from tenantry.services import open_services
 

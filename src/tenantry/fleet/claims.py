@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import holds, outbox, plans, run_claims, run_tenants, workers
+from tenantry.catalog import holds, outbox, run_claims, run_tenants, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import Recorded
@@ -257,8 +257,8 @@ class Claims:
         # After the claim: if a tenant is made read-only and has no claim then, none of its
         # migrations starts later.
         ids = [item.tenant_id for item in found]
-        withheld = await plans.withheld(self._catalog, run.id, ids) if found else {}
-        moved = [one for one, reason in withheld.items() if reason is plans.MOVED]
+        withheld = await run_claims.withheld(self._catalog, run.id, ids) if found else {}
+        moved = [one for one, reason in withheld.items() if reason is run_claims.MOVED]
         if moved:
             await run_claims.follow(self._catalog, run.id, moved, holder)
             found = [item for item in found if item.tenant_id not in moved]

@@ -13,7 +13,7 @@ from tenantry.catalog.activity import activity_of
 from tenantry.catalog.runs import MigrationRun, MigrationState
 from tenantry.catalog.session import CatalogSession
 from tenantry.schemas.base import Nothing
-from tenantry.schemas.migrations import (
+from tenantry.schemas.migration_runs import (
     RunPage,
     RunPageRequest,
     RunResponse,
