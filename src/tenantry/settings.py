@@ -192,7 +192,7 @@ class Settings(BaseSettings):
     )
     wave_check: setting_types.Command = Field(
         SecretStr(""),
-        description="A command, or an `http(s)` URL, that continues a run that holds. Empty: none.",
+        description="A command, or an `http(s)` URL, that continues a run that holds.",
     )
     wave_check_seconds: float = Field(
         300, gt=0, le=3600, description="How long the check may take."
