@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 WAIT_SECONDS_MAX = 20.0
-CHUNK = bytes(65_536)
+CHUNK = b"x" * 65_536
 
 
 @dataclass
