@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 from tenantry.settings import Settings
 from testkit.programs import Program, free_port, running
 from tests.e2e import firefox
-from tests.e2e.stage import ADMIN, PASSWORD, Seeded, set_stage
+from tests.e2e.stage import ADMIN, PASSWORD, TENANTS, Seeded, set_stage
 
 Take = Callable[[Page, str], None]
 Report = Callable[[str], None]
@@ -167,11 +167,17 @@ def _browser(
 
 @pytest.fixture(name="fleet", scope="session")
 def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    folder = tmp_path_factory.mktemp("fleet")
+    with served(tmp_path_factory.mktemp("fleet"), TENANTS) as fleet:
+        yield fleet
+
+
+@contextmanager
+def served(folder: Path, count: int) -> Iterator[Fleet]:
+    """Serve a fleet of so many tenants, which are behind."""
     settings = Settings(data_dir=folder / "data", tenant_migrations=folder / "migrations")
     # Playwright has a loop in this thread, so ours gets another one.
     with ThreadPoolExecutor(1) as thread:
-        tenants = thread.submit(lambda: asyncio.run(set_stage(settings))).result()
+        tenants = thread.submit(lambda: asyncio.run(set_stage(settings, count))).result()
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     given = {
@@ -194,6 +200,13 @@ def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 @pytest.fixture(name="api")
 def _api(fleet: Fleet) -> Iterator[httpx.Client]:
     """The HTTP API, as the admin."""
+    with admin_of(fleet) as client:
+        yield client
+
+
+@contextmanager
+def admin_of(fleet: Fleet) -> Iterator[httpx.Client]:
+    """Yield a client of a fleet's API with a session of the admin."""
     with httpx.Client(base_url=fleet.url, timeout=60) as client:
         login = {"email": ADMIN, "password": PASSWORD}
         token = client.post("/api/admin/auth/login", json=login).json()["data"]["token"]

@@ -73,7 +73,7 @@ async def set_small_stage(settings: Settings) -> Seeded:
         return await _seed(services, sample_tenants(1)[0])
 
 
-async def set_stage(settings: Settings) -> list[Seeded]:
+async def set_stage(settings: Settings, count: int = TENANTS) -> list[Seeded]:
     """Make an admin and the tenants, let them fall behind, and break some."""
     assert settings.tenant_migrations is not None
     versions = settings.tenant_migrations / "versions"
@@ -81,7 +81,7 @@ async def set_stage(settings: Settings) -> list[Seeded]:
     (versions / "0001_create_orders.py").write_text(BIRTH, encoding="utf-8")
     async with open_services(settings) as services:
         await create_admin(services)
-        seeded = [await _seed(services, sample) for sample in sample_tenants(TENANTS)]
+        seeded = [await _seed(services, sample) for sample in sample_tenants(count)]
     (versions / "0002_create_invoices.py").write_text(NEXT, encoding="utf-8")
     for place in TAKEN:
         seeded[place].run("CREATE TABLE invoices (id INTEGER PRIMARY KEY)")

@@ -11,7 +11,7 @@ import { hoverCard, sidePanel } from "./map_panel.js";
 import { keepQuery } from "./router.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
 import { countsOf, shares, stateOnMap, STATES } from "./states.js";
-import { failure, heading, linkButton, section, speak } from "./widgets.js";
+import { complain, failure, heading, linkButton, section, speak } from "./widgets.js";
 
 const CELLS_MAX = 100_000;
 // A larger fleet is not read again while a run is running.
@@ -45,7 +45,7 @@ function fleetPage(status, first, query, signal, home) {
     hover: (index, at) => (index === null ? card.show(null) : showCard(tenants[index], at)),
   });
   const totals = el("ul", { class: "totals", "aria-label": "Totals" });
-  const proportions = el("div", { class: "proportions" });
+  const proportions = el("div");
   const revisions = el("div", { class: "stack" });
   const matches = matchList(() => refresh());
   const trouble = el("div");
@@ -77,22 +77,15 @@ function fleetPage(status, first, query, signal, home) {
     });
     grid.set(states);
     grid.highlight(chosen);
-    fill(
-      matched,
-      chosen === null ? "" : `${plural(chosen.size, "tenant")} of ${count(tenants.length)}`,
-    );
-    matches.element.hidden = chosen === null;
-    matches.draw(chosen === null ? [] : [...chosen].map((index) => tenants[index]), stateOf);
+    const number = chosen && `${plural(chosen.size, "tenant")} of ${count(tenants.length)}`;
+    fill(matched, number);
+    matches.draw(chosen && [...chosen].map((index) => tenants[index]), stateOf).catch(complain);
     home.draw(now, tenants);
-    fill(
-      totals,
-      totalsOf(now, inWork.size, filters.state, (state) => set({ state })),
-    );
+    const choose = (state) => set({ state });
+    fill(totals, totalsOf(now, inWork.size, filters.state, choose));
     fill(proportions, shares(countsOf(now), 0));
-    fill(
-      revisions,
-      revisionBars(now, (revision) => set({ revision, state: "" })),
-    );
+    const showOnly = (revision) => set({ revision, state: "" });
+    fill(revisions, revisionBars(now, showOnly));
   }
 
   async function set(changed) {

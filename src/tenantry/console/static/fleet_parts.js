@@ -1,6 +1,5 @@
 // Parts of the page of the fleet.
 
-import { tenantChooser } from "./chosen_tenants.js";
 import { el, fill } from "./dom.js";
 import { count, percent, plural } from "./format.js";
 import { part } from "./router.js";
@@ -49,10 +48,18 @@ export function driftButton(signal, ended) {
 export function matchList(changed) {
   const element = el("div", { class: "stack" });
   let listed = /** @type {any[]} */ ([]);
-  const choice = tenantChooser({ every: async () => listed, changed });
+  let choice = /** @type {any} */ (null);
 
-  function draw(matching, stateOf) {
-    listed = matching;
+  async function draw(matching, stateOf) {
+    element.hidden = matching === null;
+    listed = matching ?? [];
+    if (matching === null) {
+      return;
+    }
+    if (choice === null) {
+      const { tenantChooser } = await part(() => import("./chosen_tenants.js")); // when needed
+      choice ??= tenantChooser({ every: async () => listed, changed });
+    }
     const columns = [
       { title: "Name", kind: "name", by: "name", cell: (one) => tenantLink(one.id, one.name) },
       { title: "State", by: stateOf, cell: (one) => badge(stateOf(one)) },
@@ -66,7 +73,7 @@ export function matchList(changed) {
       { title: "Cause", kind: "minor name", by: "cause", cell: (one) => one.cause ?? "–" },
     ];
     const options = { pageSize: 20, choice };
-    const rows = table("Matches", columns, matching, "No tenant matches.", options);
+    const rows = table("Matches", columns, listed, "No tenant matches.", options);
     fill(element, section("Matches", {}, choice.bar, rows));
   }
 

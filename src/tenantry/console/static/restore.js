@@ -62,9 +62,9 @@ async function obstacleOf({ engine }, { name, serverName }) {
   const now = servers.find((one) => one.name === serverName)?.engine ?? engine;
   return now === engine
     ? null
-    : `This is an archive of ${ENGINES[engine]}, and ${name} is on the tenant server ${serverName} ` +
-        `of ${ENGINES[now]} now, so it is not replaced from here. Restore it as a new tenant, or ` +
-        "use tenantry backup restore --replace --server.";
+    : `This is an archive of ${ENGINES[engine]}, and ${name} is on the tenant server ` +
+        `${serverName} of ${ENGINES[now]} now, so it is not replaced from here. Restore it as a ` +
+        "new tenant, or use tenantry backup restore --replace --server.";
 }
 
 /** The tenant of an archive, or null if it does not exist. */
