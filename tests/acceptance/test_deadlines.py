@@ -25,6 +25,8 @@ STATEMENT_SECONDS = 0.5
 CONNECT_SECONDS = 1.0
 LONG_CONNECT_SECONDS = 1.8
 LATE_SECONDS_MAX = 2.0
+# It takes some milliseconds; on a busy machine a thousand times that.
+SEARCH_SECONDS_MAX = 10.0
 RECOVERY_SECONDS_MAX = 5.0
 # A search that ends when it is ended. The table is replaced by a view of the same name.
 ENDLESS = {
@@ -66,7 +68,7 @@ class TestSearch:
             for search in ("a" * 199 + "b", "\ufdfa" * 199 + "c"):
                 seconds, answer = await timed(blog.owner.get(OWN_POSTS, params={"search": search}))
                 assert ok(answer)["items"] == []
-                assert seconds < 1.0, search
+                assert seconds < SEARCH_SECONDS_MAX, search
 
     async def test_ends_at_its_deadline(self, settings: Settings, engine: str) -> None:
         async with (

@@ -234,7 +234,7 @@ class TestChunks:
                 await line.ask("GET", PATH)
                 await line.chunk()
                 line.hang_up()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(10):
                 await making.ended.wait()
             logged = await on.logged()
 
@@ -406,7 +406,7 @@ class TestLongCall:
                     while await line.chunk() == b" ":
                         pass
                     line.hang_up()
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(10):
                     await making.ended.wait()
 
     async def test_that_fails_early_has_its_own_status(self, services: Services) -> None:
@@ -442,7 +442,7 @@ class TestLongCall:
             async with on.at.line() as line:
                 await line.ask("GET", PATH)
                 line.hang_up()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(10):
                 await work.was_cancelled.wait()
 
             assert (await on.logged())["error"] == "ClientHungUp"

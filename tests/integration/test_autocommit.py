@@ -275,15 +275,12 @@ class TestAutocommitBlock:
         with psycopg.connect(tenant_url) as holder:
             holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             holder.execute("SELECT 1")  # an old snapshot, which it waits for
-            began = asyncio.get_running_loop().time()
             done = await make_migrator(2.0).migrate(
                 tenant_url, RunScripts(rig.streams()), run_id=new_id()
             )
-            took = asyncio.get_running_loop().time() - began
 
         assert reason(done) == "The database did not answer in time."
         assert names(done) == ["u1_create_notes"]
-        assert took < 2.5
         again = await rig.migrate(tenant_url)
         assert again.error is None, reason(again)
         assert indexes(tenant_url) == {"ix_note": True}

@@ -296,7 +296,7 @@ class TestCancellation:
 
         for number in range(60):
             await cancelled_after(block(f"cut {number}"), number % 20, random.choice([0, 0.0004]))  # noqa: S311
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(10):
                 await database.execute(ADD, **a_sample(f"kept {number}"))
             expected.add(f"kept {number}")
 
@@ -313,7 +313,7 @@ class TestCancellation:
             for _ in range(5):
                 await cancelled_after(database.execute(ADD, **a_sample("never")), 2)
 
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await database.execute(ADD, **a_sample("served"))
 
 
@@ -380,7 +380,7 @@ class TestLostConnection:
     ):
         async with opened(f"{url}_gone", counting, 1) as database:
             for _ in range(3):
-                async with asyncio.timeout(2):  # no place is lost
+                async with asyncio.timeout(10):  # no place is lost
                     with pytest.raises(DatabaseUnavailable):
                         await database.execute(ADD, **a_sample("never"))
 
@@ -515,7 +515,7 @@ class TestBudget:
         budget.give_back()
         leaving.cancel()
 
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await staying
         assert leaving.cancelled()
 
@@ -531,7 +531,7 @@ class TestBudget:
                 staying = asyncio.create_task(work(f"note {number}"))
                 await asyncio.sleep(0)
             leaving.cancel()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(10):
                 await asyncio.gather(leaving, staying, return_exceptions=True)
 
         assert notes(url) >= {f"note {number}" for number in range(10)}
@@ -720,7 +720,8 @@ class TestDeadline:
         ),
         "postgresql": Statement[Any](sa.text("SELECT pg_sleep(600)")),
     }
-    LATE_SECONDS_MAX = 1.0
+    # A busy machine is late; a statement that is not ended never ends.
+    LATE_SECONDS_MAX = 10.0
 
     @pytest.fixture(name="hurried")
     async def _hurried(self, url: str) -> AsyncIterator[Database[Any]]:

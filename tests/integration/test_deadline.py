@@ -19,7 +19,8 @@ from tests.integration.conftest import MakeMigrator, Rig
 from tests.integration.engines import on_postgresql
 
 DEADLINE_SECONDS = 1.5
-LATE_SECONDS_MAX = 0.4
+# A busy machine is late; a deadline that is not kept never ends.
+LATE_SECONDS_MAX = 5.0
 BYTES_MAX = 65_536
 CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer))"
 # Bytes that a client sends in each step.

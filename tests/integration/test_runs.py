@@ -1,7 +1,6 @@
 """Runs: claims, outcomes, and exact counts."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -127,13 +126,10 @@ class TestPlan:
         }
 
     async def test_without_tenants_has_ended(self, services: Services):
-        began = time.monotonic()
-        run_id = await planned(services)
-        run = await services.fleet.wait(run_id)
+        run = await runs.get(services.catalog, await planned(services))
 
         assert (run.total_count, run.success_count, run.failed_count) == (0, 0, 0)
         assert run.finished_at == run.started_at
-        assert time.monotonic() - began < 0.5
 
 
 class TestClaim:
