@@ -254,6 +254,13 @@ class TestMeaning:
 
         assert not missing, listed(missing, "headers are in src/tenantry/api/descriptions.py")
 
+    def test_of_an_operation_has_the_paragraphs_of_its_handler(self):
+        """What follows the summary in the docstring of a handler is in the description."""
+        found = DESCRIPTION["paths"]["/api/admin/tenants/migrate-all"]["post"]["description"]
+
+        assert found.startswith("The run continues if the client disconnects;")
+        assert "Requires the token of an admin." in found
+
     def test_says_what_null_means(self):
         """A member that can be null in a response is described with null."""
         unsaid = [

@@ -46,8 +46,7 @@ _PYTHON_WORD = re.compile(r"(^|\. )?\b(None|True|False)\b")
 
 def text_of(documented: object) -> str:
     """Return the docstring of a type or a function, without its sections."""
-    text = inspect.cleandoc(vars(documented).get("__doc__") or "")
-    paragraphs = _SECTION.split(text)[0].split("\n\n")
+    paragraphs = _SECTION.split(_docstring(documented))[0].split("\n\n")
     return "\n\n".join(" ".join(one.split()) for one in paragraphs)
 
 
@@ -60,8 +59,8 @@ def members_of(type_: type) -> dict[str, str]:
     for base in reversed(type_.__mro__):
         if "represents" in vars(base):
             found |= members_of(base.represents)  # type: ignore[attr-defined]
-        text = inspect.cleandoc(vars(base).get("__doc__") or "")
-        found |= {name: " ".join(told.split()) for name, told in _MEMBER.findall(text)}
+        texts = _MEMBER.findall(_docstring(base))
+        found |= {name: " ".join(text.split()) for name, text in texts}
     return found
 
 
@@ -125,6 +124,12 @@ def describe_type(schema: dict[str, Any], info: ms.StructType | ms.EnumType) -> 
     for name, wire_name in names.items():
         if name in texts:
             schema["properties"][wire_name]["description"] = _on_the_wire(texts[name], names)
+
+
+def _docstring(documented: object) -> str:
+    # A type inherits the docstring of its base.
+    source = vars(documented).get("__doc__") if isinstance(documented, type) else documented.__doc__
+    return inspect.cleandoc(source or "")
 
 
 def _on_the_wire(text: str, names: Mapping[str, str]) -> str:

@@ -37,6 +37,7 @@ _BY_NAME: Mapping[str, Any] = {
     "fromServer": "default",
     "gracePeriodSeconds": 86_400,
     "head": "0001",
+    "heldBecause": "No process has the files of its plan.",
     "host": "127.0.0.1:8000",
     "keepDays": 30,
     "keepLast": 3,

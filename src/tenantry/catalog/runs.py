@@ -47,7 +47,7 @@ class MigrationState(StrEnum):
 
 
 class RunState(StrEnum):
-    """The state of a run. Before its end, all but *running* start no more tenants."""
+    """The state of a run. Before its end, all but `running` start no more tenants."""
 
     RUNNING = "running"
     HOLDING = "holding"  # until a person, or a check, continues it, or a process has its files

@@ -1,25 +1,14 @@
 // The documentation of the HTTP API: every endpoint by level of access, with a form to try it.
+// The address names the open operation.
 
-import { attempt } from "./attempt.js";
+import { operationFilter } from "./docs_filter.js";
+import { contentsOf } from "./docs_operation.js";
 import { byId, el, fill } from "./dom.js";
 import { field, input } from "./forms.js";
 import { brand } from "./icons.js";
-import { byLevel, membersOf, typeOf } from "./openapi.js";
+import { byLevel } from "./openapi.js";
 import * as session from "./session.js";
-import { table } from "./table.js";
 import { applyTheme } from "./theme.js";
-
-const MEMBERS = [
-  { title: "Member", kind: "code", cell: (one) => one.name },
-  { title: "Type", cell: (one) => one.type },
-  { title: "Presence", cell: (one) => (one.isRequired ? "always" : "optional") },
-];
-const PARAMETERS = [
-  { title: "Parameter", kind: "code", cell: (one) => one.name },
-  { title: "In", cell: (one) => one.in },
-  { title: "Type", cell: (one) => one.type },
-  { title: "Presence", cell: (one) => (one.required ? "required" : "optional") },
-];
 
 const app = byId("app");
 applyTheme();
@@ -42,6 +31,7 @@ function show(description) {
   const secret = () => input("secret", { type: "password" });
   const secrets = { bearer: secret(), apiKey: secret(), mcpToken: secret() };
   secrets.bearer.value = session.current()?.token ?? "";
+  const find = operationFilter([...levels.values()].flat(), description);
   const links = [...levels.keys()].map((level) => el("a", { href: `#${anchor(level)}` }, level));
   fill(
     app,
@@ -61,12 +51,14 @@ function show(description) {
         `Release ${description.info.version}. For programs: `,
         el("a", { href: "/openapi.json" }, "/openapi.json"),
       ),
+      find.element,
       credentials(secrets),
       [...levels].map(([level, entries]) => levelSection(level, entries, description, secrets)),
     ),
   );
-  openNamed();
-  addEventListener("hashchange", openNamed);
+  history.scrollRestoration = "manual";
+  openNamed(find);
+  addEventListener("hashchange", () => openNamed(find));
 }
 
 function credentials({ bearer, apiKey, mcpToken }) {
@@ -97,12 +89,16 @@ function levelSection(level, entries, description, secrets) {
 function operationOf(entry, description, secrets) {
   const { method, path, operation } = entry;
   const body = el("div", { class: "stack" });
+  const id = operation.operationId;
+  // Not by the fragment, which would scroll. Back then opens the operation before.
+  const name = () =>
+    location.hash !== `#${id}` && !folded.open && history.pushState(null, "", `#${id}`);
   const folded = el(
     "details",
-    { class: "panel operation", id: operation.operationId },
+    { class: "panel operation", id },
     el(
       "summary",
-      {},
+      { onclick: name },
       el("span", { class: `method method-${method.toLowerCase()}` }, method),
       el("span", { class: "code" }, path),
       el("span", { class: "hint" }, operation.summary),
@@ -110,63 +106,26 @@ function operationOf(entry, description, secrets) {
     body,
   );
   // Rendering all operations at once would be slow.
-  const unfold = () => fill(body, contents(entry, description, secrets));
+  const unfold = () => fill(body, contentsOf(entry, description, secrets));
   folded.addEventListener("toggle", () => folded.open && unfold(), { once: true });
   return folded;
 }
 
-function contents(entry, description, secrets) {
-  const { operation } = entry;
-  const parameters = (operation.parameters ?? []).map((one) => ({
-    ...one,
-    type: typeOf(one.schema, description),
-  }));
-  const request = operation.requestBody?.content["application/json"];
-  const responses = Object.entries(operation.responses);
-  const errors = responses
-    .filter(([status]) => status >= "400")
-    .map(([status, response]) => `${status} ${response.description}`);
-  return [
-    parameters.length > 0 && [
-      el("h3", {}, "Parameters"),
-      table("Parameters", PARAMETERS, parameters, ""),
-    ],
-    request && [el("h3", {}, "Body"), members("Body", request.schema, description)],
-    el("h3", {}, "Responses"),
-    responses.filter(([status]) => status < "400").map((one) => success(one, description)),
-    el("p", { class: "hint" }, `Errors: ${errors.join(", ")}`),
-    el("h3", {}, "Try it"),
-    attempt(entry, secrets),
-  ];
-}
-
-function success([status, { description: text, content = {} }], description) {
-  const title = el("strong", {}, `${status} ${text}`);
-  const [media] = Object.entries(content);
-  if (media === undefined) {
-    return el("p", {}, title, ", without a body");
-  }
-  const [type, { schema, example }] = media;
-  const shown = typeof example === "string" ? example : JSON.stringify(example, null, 2);
-  return [
-    el("p", {}, title, `, ${type}`),
-    members(`Members of the response ${status}`, schema, description),
-    example !== undefined && el("pre", { class: "code panel", tabindex: "0" }, shown),
-  ];
-}
-
-function members(caption, schema, description) {
-  const rows = membersOf(schema, description);
-  return rows.length > 0 && table(caption, MEMBERS, rows, "");
-}
-
-/** Open the operation in the fragment of the address. */
-function openNamed() {
+/** Show the operation in the fragment of the address, open, at the top. */
+function openNamed(find) {
   const named = document.getElementById(location.hash.slice(1));
-  if (named instanceof HTMLDetailsElement) {
-    named.open = true;
+  if (named?.closest("[hidden]")) {
+    find.clear();
   }
-  named?.scrollIntoView();
+  if (named instanceof HTMLDetailsElement) {
+    if (!named.open) {
+      // Its contents may make the page long enough to scroll.
+      named.addEventListener("toggle", () => named.scrollIntoView(), { once: true });
+    }
+    named.open = true;
+    named.querySelector("summary")?.focus({ preventScroll: true });
+  }
+  (named ?? app).scrollIntoView();
 }
 
 function anchor(level) {

@@ -28,8 +28,8 @@ export function schemesOf(operation) {
 /**
  * Return every member of a schema, including nested schemas, as a row of a table.
  *
- * @returns {{name: string, type: string, isRequired: boolean}[]} `name` is the path of
- *   the member: `owner.email`, `items[].id`.
+ * @returns {{name: string, type: string, isRequired: boolean, meaning: string}[]} `name` is the
+ *   path of the member: `owner.email`, `items[].id`.
  */
 export function membersOf(schema, description, prefix = "", depth = 0) {
   const known = resolved(schema, description);
@@ -46,9 +46,15 @@ export function membersOf(schema, description, prefix = "", depth = 0) {
   return Object.entries(known.properties ?? {}).flatMap(([member, inner]) => {
     const name = prefix === "" ? member : `${prefix}.${member}`;
     const isRequired = (known.required ?? []).includes(member);
-    const row = { name, type: typeOf(inner, description), isRequired };
+    const meaning = inner.description ?? "";
+    const row = { name, type: typeOf(inner, description), isRequired, meaning };
     return [row, ...membersOf(inner, description, name, depth + 1)];
   });
+}
+
+/** Return the description of a schema, or of that to which it refers; empty if there is none. */
+export function meaningOf(schema, description) {
+  return schema.description ?? resolved(schema, description).description ?? "";
 }
 
 /** Return a description of a schema's type: "string (uuid), or null". */
