@@ -111,7 +111,6 @@ class Services:
     copying: Copying
     queue: Queue
     job_worker: JobWorker
-    deliveries: Deliveries
     migrator: Migrator
     passwords: Passwords
     throttle: Throttle
@@ -150,12 +149,10 @@ async def open_services(
     services = _build(settings, threads, pace)
     try:
         await _prepare(services, changes=changes)
-        async with _background(services, works=works, changes=changes):
+        async with _background(services, pace, works=works, changes=changes):
             yield services
             if changes:
                 await services.worker.stop()
-            if works:
-                await services.deliveries.drain()
         if changes:
             await services.usage.write()
             await services.sign_ins.write()
@@ -222,7 +219,6 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         copying=copying,
         queue=queue,
         job_worker=job_worker,
-        deliveries=Deliveries(catalog, heartbeat.worker_id, settings.hooks, pace=pace),
         migrator=migrator,
         passwords=passwords,
         throttle=Throttle(catalog, limits_of(settings), metrics),
@@ -287,7 +283,11 @@ async def _upgrade_catalog(services: Services) -> None:
 
 
 @asynccontextmanager
-async def _background(services: Services, *, works: bool, changes: bool) -> AsyncIterator[None]:
+async def _background(
+    services: Services, pace: Pace, *, works: bool, changes: bool
+) -> AsyncIterator[None]:
+    hooks, worker_id = services.settings.hooks, services.heartbeat.worker_id
+    deliveries = Deliveries(services.catalog, worker_id, hooks, pace=pace)
     works_on: list[Callable[[], Awaitable[None]]] = [services.catalog.cache.keep_checking]
     if changes:
         works_on.append(partial(services.heartbeat.keep_beating, services.worker.report))
@@ -298,13 +298,15 @@ async def _background(services: Services, *, works: bool, changes: bool) -> Asyn
             partial(_prune_tenants, services),
             partial(keep_reading, services.catalog, services.streams, services.metrics),
         )
-        if services.settings.hooks:
-            works_on.append(services.deliveries.work)
+        if hooks:
+            works_on.append(deliveries.work)
         if services.settings.job_concurrency:
             works_on.append(services.job_worker.work)
     tasks = [asyncio.create_task(_keep(work)) for work in works_on]
     try:
         yield
+        if works:
+            await deliveries.drain()
     finally:
         for task in tasks:
             task.cancel()
