@@ -7,16 +7,16 @@ import { table } from "./table.js";
 
 const MEMBERS = [
   { title: "Member", kind: "code", cell: (one) => one.name },
+  { title: "Meaning", kind: "wide", cell: (one) => marked(one.meaning) },
   { title: "Type", cell: (one) => one.type },
   { title: "Presence", cell: (one) => (one.isRequired ? "always" : "optional") },
-  { title: "Meaning", kind: "wide", cell: (one) => marked(one.meaning) },
 ];
 const PARAMETERS = [
   { title: "Parameter", kind: "code", cell: (one) => one.name },
+  { title: "Meaning", kind: "wide", cell: (one) => marked(one.description) },
   { title: "In", cell: (one) => one.in },
   { title: "Type", cell: (one) => one.type },
   { title: "Presence", cell: (one) => (one.required ? "required" : "optional") },
-  { title: "Meaning", kind: "wide", cell: (one) => marked(one.description) },
 ];
 
 /** Return what an operation takes and returns, what it all means, and a form to try it. */
