@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.access import credentials
+from tenantry.access.identify import Credentials
 from tenantry.app import app_over
 from tenantry.catalog.cache import CatalogCache
 from tenantry.catalog.pace import PACE
@@ -46,6 +48,41 @@ async def seconds_until(status: int, ask: Callable[[], Awaitable[httpx.Response]
         assert time.monotonic() - began < ANSWER_SECONDS_MAX, answer.text
         await asyncio.sleep(0.02)
     return time.monotonic() - began
+
+
+class TestRememberedCaller:
+    """The credentials of a caller are verified once, and remembered."""
+
+    async def test_is_forgotten_when_the_session_or_the_key_expires(self, world: World):
+        services, ctx = world.services, system_context("test")
+        expires_at = ctx.now + timedelta(minutes=2)
+        key = await credentials.issue_key(
+            ctx, services.catalog, world.acme.tenant.id, expires_at=expires_at
+        )
+        bearer = f"Bearer {await world.token(world.acme)}"
+        lasting = Credentials(bearer, world.acme.key.secret)
+        ending = Credentials(bearer, key.secret)
+        await services.catalog.cache.check_epoch()
+        identified = [await services.identifier.tenant(ctx, one) for one in (lasting, ending)]
+        recall = services.identifier.recall
+
+        assert [recall("tenant", one, ctx.now) for one in (lasting, ending)] == identified
+        assert recall("tenant", ending, expires_at) is None
+        assert recall("tenant", lasting, expires_at) == identified[0]
+        session_ends = datetime.fromtimestamp(identified[0].claims.exp, UTC)
+        assert recall("tenant", lasting, session_ends) is None
+        assert recall("public", lasting, ctx.now) is None, "an API key alone was not verified"
+
+    async def test_is_forgotten_when_the_catalog_changes(self, world: World):
+        services, ctx = world.services, system_context("test")
+        sent = Credentials(api_key=world.acme.key.secret)
+        await services.catalog.cache.check_epoch()
+        identified = await services.identifier.public(ctx, sent)
+        assert services.identifier.recall("public", sent, ctx.now) == identified
+
+        await services.lifecycle.update(ctx, world.acme.tenant, is_active=False)
+
+        assert services.identifier.recall("public", sent, ctx.now) is None
 
 
 class TestChange:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tenantry.api import fair_share
 from tenantry.kit.retry import backoff_seconds
 from tenantry.kit.turns import NoTurn, Turns
 
@@ -55,3 +56,16 @@ class TestTheBackoff:
 
     def test_is_random_as_a_whole_for_tasks_that_collide(self):
         assert min(backoff_seconds(1.0, jitter=1) for _ in range(200)) < 0.5
+
+
+async def test_the_places_of_a_tenant_stay_taken_when_those_of_idle_tenants_are_dropped():
+    share = fair_share.FairShare(in_work_max=1, wait_seconds_max=0.01)
+    await share.enter(0)
+    for key in range(1, fair_share.TENANTS_MAX + 2):
+        await share.enter(key)
+        share.leave(key)
+
+    with pytest.raises(fair_share.TooManyAtOnce):
+        await share.enter(0)
+    share.leave(0)
+    assert await share.enter(0) == 0.0

@@ -20,7 +20,7 @@ from tenantry.access.identify import Identity
 from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
 from tenantry.api import error_responses
-from tenantry.api.access_levels import TENANT_LOGIN, Caller
+from tenantry.api.access_levels import TENANT_LOGIN
 from tenantry.api.conditional import unchanged_answer, versioned_answer
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Answer
@@ -152,8 +152,9 @@ class Api:
         request.endpoint = endpoint
         request.credentials = read_credentials(request.headers, endpoint.level.headers)
         request.known = self._services.catalog.cache.generation
-        with request.deadline:
-            await self._identify(endpoint, request)
+        if not self._recall(endpoint, request):
+            with request.deadline:
+                await self._identify(endpoint, request)
         self._count(endpoint, request)
         body: bytes | TenantryError = b""
         body_from = monotonic_seconds()
@@ -182,12 +183,8 @@ class Api:
         readmit = partial(self._admit_again, endpoint, request)
         return await long_answer(endpoint, answer, readmit, seconds)
 
-    async def _identify(self, endpoint: Endpoint, request: RequestState) -> None:
-        """Verify the credentials, without the tenant's database.
-
-        Raises:
-            Unauthenticated, Forbidden: They are invalid, or do not suffice.
-        """
+    def _recall(self, endpoint: Endpoint, request: RequestState) -> bool:
+        """Return whether the caller is known at once: none is needed, or it is remembered."""
         client = request.scope.get("client")
         request.anonymous = ctx = OperationContext(
             request_id=request.request_id,
@@ -195,35 +192,47 @@ class Api:
             actor="anonymous",
             address=client[0] if client else "",
         )
-        identifier, identify = self._services.identifier, endpoint.level.identify
+        identify = endpoint.level.identify
         if identify is None:
+            return True
+        identifier = self._services.identifier
+        found = identifier.recall(identify.__name__, request.credentials, ctx.now)
+        request.caller = found or request.caller
+        return found is not None
+
+    async def _identify(self, endpoint: Endpoint, request: RequestState) -> None:
+        """Verify the credentials, without the tenant's database.
+
+        Raises:
+            Unauthenticated, Forbidden: They are invalid, or do not suffice.
+        """
+        identify = endpoint.level.identify
+        if self._recall(endpoint, request) or identify is None:
             return
-        caller: Caller = identifier.recall(identify.__name__, request.credentials, ctx.now)
+        identifier, ctx = self._services.identifier, request.anonymous
         for tries in count(1):
             try:
-                caller = caller or await identify(identifier, ctx, request.credentials)
+                request.caller = await identify(identifier, ctx, request.credentials)
             except DatabaseUnavailable as error:
                 await wait_to_retry(error, tries, is_read=True)
             else:
-                break
-        request.caller = caller
-        # Before a login, a request has no turn: logins have a fair queue of their own, for hashing.
-        if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
-            request.turn = caller.tenant.id.int
+                return
 
     def _count(self, endpoint: Endpoint, request: RequestState) -> None:
-        """Count the request for the rate limit of its caller, or of its tenant.
+        """Count the request for the rate limit of its caller or tenant, and choose its turn.
 
         Raises:
             TooManyRequests: The limit is reached.
         """
         caller, limits = request.caller, self._services.rate_limits
-        if isinstance(caller, Identity):
+        if isinstance(caller, Identity) and endpoint.level is TENANT_LOGIN:
+            # Logins have their own quota: a website that uses up the key's does not block them.
+            # They have no turn, because the hashing of passwords has a fair queue.
+            request.quota = limits.take(f"login {caller.caller_id}")
+        elif isinstance(caller, Identity):
             tenant = caller.tenant
-            if endpoint.level is TENANT_LOGIN:
-                # Logins have their own quota: a website that uses up the key's does not block them.
-                request.quota = limits.take(f"login {caller.caller_id}")
-            elif tenant.requests_per_minute:
+            request.turn = tenant.id.int
+            if tenant.requests_per_minute:
                 # Two quotas: the visitors of a website do not use up that of the users.
                 kind = "keys" if caller.is_by_key else "users"
                 most = tenant.requests_per_minute

@@ -48,8 +48,8 @@ class FairShare:
         turns = self._turns.get(key)
         if turns is None:
             if len(self._turns) >= TENANTS_MAX:
-                busy = self._turns.items()
-                self._turns = {one: at for one, at in busy if at.free < self._in_work_max}
+                kept, most = self._turns.items(), self._in_work_max
+                self._turns = {one: places for one, places in kept if places.free < most}
             turns = self._turns[key] = Turns(self._in_work_max, waiting_max=WAITING_MAX)
         if turns.free:
             turns.free -= 1

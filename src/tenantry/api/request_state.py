@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, MutableMapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ Scope = MutableMapping[str, Any]
 
 TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
 UNKNOWN_PATH = "-"
+NO_VALUES: Mapping[str, str] = MappingProxyType({})
 CHECK_SECONDS = 0.1
 
 _log = structlog.get_logger(__name__)
@@ -154,28 +155,29 @@ class RequestState:
         has_begun: Whether the handler was called.
     """
 
+    reserved: BodyReservation | None = None
+    endpoint: Endpoint | None = None
+    values: Mapping[str, str] = NO_VALUES
+    credentials: Credentials
+    known: int
+    anonymous: OperationContext
+    caller: Caller = None
+    turn: int | None = None
+    quota: Quota | None = None
+    ctx: OperationContext | None = None
+    has_begun = False
+    error: str | None = None
+
     def __init__(self, scope: Scope, deadline: Deadline) -> None:
         self.began = monotonic_seconds()
         self.scope = scope
         self.deadline = deadline
-        self.reserved: BodyReservation | None = None
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
         # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).
         self.method: str = "GET" if self.is_head else scope["method"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.path: str = scope["raw_path"].decode("latin-1")
-        self.endpoint: Endpoint | None = None
-        self.values: Mapping[str, str] = {}
-        self.credentials = Credentials()
-        self.known = 0
-        self.anonymous: OperationContext
-        self.caller: Caller = None
-        self.turn: int | None = None
-        self.ctx: OperationContext | None = None
-        self.has_begun = False
-        self.error: str | None = None
-        self.quota: Quota | None = None
 
     def refuse(self, error: TenantryError) -> Answer:
         """Return the response for *error*, and note it for the log."""
