@@ -50,7 +50,7 @@ class NotPlanned(Unavailable):
         )
 
 
-class FilesReplaced(Unavailable):
+class FilesReplaced(Exception):
     """A file of the plan was replaced while the tenant was migrated: it was rolled back."""
 
 

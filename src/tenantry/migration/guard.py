@@ -70,8 +70,7 @@ class Guard:
         is_in_block: Whether it is in an autocommit block, where it can have a transaction.
         is_final: Whether it has sent what this run must not repeat.
         stop: Set by another thread when nothing more may be sent.
-        before_commit: Called before the transaction is committed; raises an error if that is
-            forbidden.
+        before_commit: Called before the COMMIT; raises an error if there must be none.
     """
 
     def __init__(self) -> None:
