@@ -15,7 +15,7 @@ from tenantry.db.database import Database
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
 from tenantry.kit.ids import new_id
-from tenantry.migration.attempts import Inspection
+from tenantry.migration.lock_retries import Inspection
 from tenantry.migration.migrator import (
     Migrator,
     RunScripts,

@@ -10,8 +10,8 @@ from alembic.config import Config
 from sqlalchemy.pool import NullPool
 
 from tenantry.kit.ids import new_id
-from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
+from tenantry.migration.lock_retries import LOCK_TRIES_MAX
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, SchemaRevision, SchemaState
 from testkit import raw_sql

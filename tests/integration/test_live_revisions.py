@@ -7,12 +7,12 @@ import pytest
 
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.ids import new_id
-from tenantry.migration.attempts import Attempts
 from tenantry.migration.errors import explain
 from tenantry.migration.execution import Execution
 from tenantry.migration.execution_postgres import PostgresExecution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.live import SharedDialects
+from tenantry.migration.lock_retries import LockRetries
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.statements import LockTimeouts
@@ -101,10 +101,10 @@ class TestLive:
 
         with closing(_execution(tenant_url)) as execution:
             with pytest.raises(RevisionFailed):
-                Attempts(RunScripts(rig.streams()), new_id(), timeouts).to_head(execution)
+                LockRetries(RunScripts(rig.streams()), new_id(), timeouts).to_head(execution)
             folder.last = None
             folder.add("u1_make", CREATE)
-            state = Attempts(RunScripts(rig.streams()), new_id(), timeouts).to_head(execution)
+            state = LockRetries(RunScripts(rig.streams()), new_id(), timeouts).to_head(execution)
 
         assert [one.revision for one in state.applied] == ["u1_make"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
+from tenantry.migration.lock_retries import LOCK_TRIES_MAX
 from tenantry.migration.schema_state import Applied, SchemaState
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.stream import STREAM

@@ -5,8 +5,8 @@ import asyncio
 import psycopg
 import pytest
 
-from tenantry.migration.attempts import LOCK_TRIES_MAX, Inspection
 from tenantry.migration.errors import explain
+from tenantry.migration.lock_retries import LOCK_TRIES_MAX, Inspection
 from tenantry.migration.schema_state import Applied
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder

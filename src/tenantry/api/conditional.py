@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.envelope import Answer
+from tenantry.api.envelope import Response
 from tenantry.api.responses import represent
 from tenantry.kit.negotiation import ANY, known_tags
 from tenantry.kit.release import VERSION
@@ -32,9 +32,9 @@ class Versioned:
     version: UUID
 
 
-async def unchanged_answer(
+async def unchanged_response(
     endpoint: Endpoint, ctx: TenantContext, scope: Mapping[str, Any]
-) -> Answer | None:
+) -> Response | None:
     """Return 304 if the client has the current version of the response, else None."""
     known = known_tags(scope["headers"])
     if not known or endpoint.version is None:
@@ -43,9 +43,9 @@ async def unchanged_answer(
     return _not_modified(tag) if tag in known else None
 
 
-def versioned_answer(
+def versioned_response(
     endpoint: Endpoint, ctx: TenantContext, scope: Mapping[str, Any], found: Versioned
-) -> Answer:
+) -> Response:
     """Return the response with *found* and its entity tag, or 304 if the client has it."""
     known, tag = known_tags(scope["headers"]), _tag(found.version, ctx, scope)
     if tag in known or ANY in known:
@@ -62,6 +62,6 @@ def _tag(version: UUID, ctx: TenantContext, scope: Mapping[str, Any]) -> bytes:
     return b'"%s"' % digest.hexdigest().encode()
 
 
-def _not_modified(tag: bytes) -> Answer:
+def _not_modified(tag: bytes) -> Response:
     """Return a 304 response (RFC 9110, section 15.4.5)."""
-    return Answer(304, b"", [(b"etag", tag)], is_page=True)
+    return Response(304, b"", [(b"etag", tag)], is_page=True)

@@ -21,9 +21,9 @@ from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
 from tenantry.api import error_responses
 from tenantry.api.access_levels import TENANT_LOGIN
-from tenantry.api.conditional import unchanged_answer, versioned_answer
+from tenantry.api.conditional import unchanged_response, versioned_response
 from tenantry.api.endpoints import Endpoint, Router
-from tenantry.api.envelope import Answer
+from tenantry.api.envelope import Response
 from tenantry.api.fair_share import LONG_WAIT_SECONDS, FairShare
 from tenantry.api.http.body_memory import (
     STRANGER_BYTES_MAX,
@@ -43,7 +43,7 @@ from tenantry.api.requests import (
     read_headers,
     read_parameters,
 )
-from tenantry.api.responses import long_answer, represent, send_answer, streamed_answer
+from tenantry.api.responses import long_response, represent, send_response, streamed_response
 from tenantry.api.streaming import (
     Receive,
     Send,
@@ -133,7 +133,7 @@ class Api:
             # The server ends, and this request took longer than its grace period.
             answer, ended = request.refuse(ServerEnding()), error
         try:
-            await send_answer(send, receive, answer, request)
+            await send_response(send, receive, answer, request)
         finally:
             entry = request.end(answer.status)
             self._access_log.write(entry)
@@ -143,7 +143,7 @@ class Api:
         if ended is not None:
             raise ended
 
-    async def _handle(self, request: RequestState, receive: Receive) -> Answer:
+    async def _handle(self, request: RequestState, receive: Receive) -> Response:
         """Return the response: the way of a request through the door, in order.
 
         Each use of a database is in a block of the deadline; the wait for the body is in none.
@@ -177,11 +177,11 @@ class Api:
             finally:
                 if turn is not None:
                     self._fair_share.leave(turn)
-        if isinstance(answer, Answer):
+        if isinstance(answer, Response):
             return answer
         seconds = keep_alive_of(endpoint, request.headers)
         readmit = partial(self._admit_again, endpoint, request)
-        return await long_answer(endpoint, answer, readmit, seconds)
+        return await long_response(endpoint, answer, readmit, seconds)
 
     def _recall(self, endpoint: Endpoint, request: RequestState) -> bool:
         """Return whether the caller is known at once: none is needed, or it is remembered."""
@@ -265,7 +265,7 @@ class Api:
 
     async def _operate(
         self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
-    ) -> Answer | Awaitable[Any]:
+    ) -> Response | Awaitable[Any]:
         """Admit, decode and operate; return the response, or the handler's work if it may be slow.
 
         This is tried again after a deadlock; until the handler was called, also after a lost
@@ -279,7 +279,7 @@ class Api:
                 if endpoint.keep_alive_seconds is not None:
                     return endpoint.handler(ctx, self._services, wanted, **parameters)
                 if endpoint.version is not None:
-                    unchanged = await unchanged_answer(endpoint, ctx, request.scope)
+                    unchanged = await unchanged_response(endpoint, ctx, request.scope)
                     if unchanged is not None:
                         return unchanged
                 request.has_begun = True
@@ -290,12 +290,12 @@ class Api:
             else:
                 break
         if endpoint.version is not None:
-            return versioned_answer(endpoint, ctx, request.scope, data)
+            return versioned_response(endpoint, ctx, request.scope, data)
         if isinstance(data, AsyncGeneratorType):
             # An event stream checks the access itself, because it ends without an error.
             if not endpoint.is_event_stream:
                 data = while_admitted(data, partial(self._admit_again, endpoint, request))
-            return await streamed_answer(endpoint, data, request.headers, is_head=request.is_head)
+            return await streamed_response(endpoint, data, request.headers, is_head=request.is_head)
         return represent(endpoint, data)
 
     async def _admit(self, endpoint: Endpoint, request: RequestState) -> Any:

@@ -29,7 +29,7 @@ GZIP = (b"content-encoding", b"gzip")
 UNBUFFERED = (b"x-accel-buffering", b"no")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     """A response, ready to be sent.
 
     Attributes:
@@ -71,15 +71,15 @@ async def streamed_success(data: Source) -> Source:
     yield b"}"
 
 
-def done(message: str, *, status: int = 200) -> Answer:
+def done(message: str, *, status: int = 200) -> Response:
     """Return a response without data, with a *message*."""
-    return Answer(status, encode({"success": True, "message": message}), [JSON])
+    return Response(status, encode({"success": True, "message": message}), [JSON])
 
 
-def bare(data: object, *, status: int = 200) -> Answer:
+def bare(data: object, *, status: int = 200) -> Response:
     """Return a response without the envelope."""
     if data is None:
-        return Answer(status, b"", [])
+        return Response(status, b"", [])
     if isinstance(data, MetricsText):
-        return Answer(200, data.text.encode(), [METRICS])
-    return Answer(status, encode(data), [JSON])
+        return Response(200, data.text.encode(), [METRICS])
+    return Response(status, encode(data), [JSON])

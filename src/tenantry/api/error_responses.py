@@ -7,7 +7,7 @@ from http import HTTPStatus
 from tenantry.access.login import LoginRefused
 from tenantry.access.login_throttle import TooManyAttempts
 from tenantry.access.rate_limits import TooManyRequests
-from tenantry.api.envelope import CLOSE, JSON, Answer, Headers, encode
+from tenantry.api.envelope import CLOSE, JSON, Headers, Response, encode
 from tenantry.db.sessions import StorageFull
 from tenantry.kit.errors import (
     Conflict,
@@ -99,7 +99,7 @@ FIXED_MESSAGES: dict[type[TenantryError], str] = {
 }
 
 
-def failure(error: TenantryError, *, token_sent: bool) -> Answer:
+def failure(error: TenantryError, *, token_sent: bool) -> Response:
     """Return the response for *error*.
 
     The challenge of a 401 says whether the request had a token (RFC 6750, section 3.1).
@@ -117,7 +117,7 @@ def failure(error: TenantryError, *, token_sent: bool) -> Answer:
     return _failure(STATUS[category], code, message, headers)
 
 
-def internal_error() -> Answer:
+def internal_error() -> Response:
     """Return the response for an unexpected exception."""
     return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_CODE, _INTERNAL, [])
 
@@ -137,9 +137,9 @@ def code_of(error: type[TenantryError]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).lower()
 
 
-def _failure(status: HTTPStatus, code: str, message: str, headers: Headers) -> Answer:
+def _failure(status: HTTPStatus, code: str, message: str, headers: Headers) -> Response:
     body = encode({"success": False, "data": None, "message": message})
-    return Answer(status, body, [JSON, (ERROR_CODE, code.encode()), *headers])
+    return Response(status, body, [JSON, (ERROR_CODE, code.encode()), *headers])
 
 
 def _challenge(*, token_sent: bool) -> bytes:

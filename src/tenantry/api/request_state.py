@@ -13,7 +13,7 @@ from tenantry.access.rate_limits import Quota
 from tenantry.api import error_responses
 from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.envelope import Answer
+from tenantry.api.envelope import Response
 from tenantry.api.http.body_memory import BodyReservation
 from tenantry.api.requests import is_token
 from tenantry.api.streaming import Receive
@@ -179,7 +179,7 @@ class RequestState:
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.path: str = scope["raw_path"].decode("latin-1")
 
-    def refuse(self, error: TenantryError) -> Answer:
+    def refuse(self, error: TenantryError) -> Response:
         """Return the response for *error*, and note it for the log."""
         self.error = type(error).__name__
         if isinstance(error, Unavailable):

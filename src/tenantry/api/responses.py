@@ -24,9 +24,9 @@ from tenantry.api.envelope import (
     JSON_LINES,
     UNBUFFERED,
     ZIP,
-    Answer,
     Headers,
     Reply,
+    Response,
     encode,
 )
 from tenantry.api.http.protocol import sent_at_once
@@ -53,7 +53,7 @@ from tenantry.schemas.base import ZipFile
 _log = structlog.get_logger(__name__)
 
 
-def represent(endpoint: Endpoint, data: Any) -> Answer:
+def represent(endpoint: Endpoint, data: Any) -> Response:
     """Return the response of an endpoint with *data*."""
     status: int = endpoint.status
     more: Headers = []
@@ -66,16 +66,16 @@ def represent(endpoint: Endpoint, data: Any) -> Answer:
         answer.headers.extend(more)
         return answer
     body = b'{"success":true,"data":' + encode(data) + b"}"
-    return Answer(status, body, [JSON, *more])
+    return Response(status, body, [JSON, *more])
 
 
-async def streamed_answer(
+async def streamed_response(
     endpoint: Endpoint,
     data: Source,
     headers: Iterable[tuple[bytes, bytes]],
     *,
     is_head: bool = False,
-) -> Answer:
+) -> Response:
     """Return a response that is produced in chunks: JSON, JSON lines, events, or a ZIP file.
 
     The *headers* are those of the request, for ``Accept-Encoding``. For HEAD, no ZIP file is begun:
@@ -86,29 +86,31 @@ async def streamed_answer(
     """
     if endpoint.is_event_stream:
         chunks = await begin(data)
-        return Answer(endpoint.status, chunks, [EVENT_STREAM, UNBUFFERED])
+        return Response(endpoint.status, chunks, [EVENT_STREAM, UNBUFFERED])
     if endpoint.response is ZipFile and is_head:
-        return Answer(endpoint.status, StreamedBody(b"", None), [ZIP, ATTACHED])
+        return Response(endpoint.status, StreamedBody(b"", None), [ZIP, ATTACHED])
     if endpoint.response is ZipFile:
         chunks = await begin(data, at_least=LARGE_BYTES)
-        return Answer(endpoint.status, chunks.first if chunks.is_whole else chunks, [ZIP, ATTACHED])
+        return Response(
+            endpoint.status, chunks.first if chunks.is_whole else chunks, [ZIP, ATTACHED]
+        )
     body = data if endpoint.is_bare else envelope.streamed_success(data)
     chunks = await begin(body, at_least=LARGE_BYTES)
     response_headers: Headers = [JSON_LINES if endpoint.is_bare else JSON]
     if chunks.is_whole:
-        return Answer(endpoint.status, chunks.first, response_headers, is_negotiated=True)
+        return Response(endpoint.status, chunks.first, response_headers, is_negotiated=True)
     if accepts_gzip(headers):
         chunks.compress()
         response_headers.append(GZIP)
-    return Answer(endpoint.status, chunks, response_headers, is_negotiated=True)
+    return Response(endpoint.status, chunks, response_headers, is_negotiated=True)
 
 
-async def long_answer(
+async def long_response(
     endpoint: Endpoint,
     work: Awaitable[Any],
     readmit: Callable[[], Awaitable[object]],
     seconds: float | None,
-) -> Answer:
+) -> Response:
     """Return the response of *work*; if it is slow, a response that starts with spaces.
 
     They are sent every *seconds*; None for no spaces. *readmit* raises if the caller has lost
@@ -126,26 +128,28 @@ async def long_answer(
     if seconds is None or working.done():
         return working.result()
     chunks = await begin(after_spaces(asyncio.create_task(_late(endpoint, working)), seconds))
-    return Answer(endpoint.status, chunks, [JSON, UNBUFFERED])
+    return Response(endpoint.status, chunks, [JSON, UNBUFFERED])
 
 
 async def _work(
     endpoint: Endpoint, work: Awaitable[Any], readmit: Callable[[], Awaitable[object]]
-) -> Answer:
+) -> Response:
     data = await if_admitted(work, readmit)
     if isinstance(data, AsyncGeneratorType):
         # Never compressed: the head of a late response does not say so.
-        return await streamed_answer(endpoint, while_admitted(data, readmit), ())
+        return await streamed_response(endpoint, while_admitted(data, readmit), ())
     return represent(endpoint, data)
 
 
-async def _late(endpoint: Endpoint, working: "asyncio.Task[Answer]") -> StreamedBody:
+async def _late(endpoint: Endpoint, working: "asyncio.Task[Response]") -> StreamedBody:
     answer = await working
     assert answer.status == endpoint.status, "this status was sent before the response"
     return answer.body if isinstance(answer.body, StreamedBody) else StreamedBody(answer.body, None)
 
 
-async def send_answer(send: Send, receive: Receive, answer: Answer, request: RequestState) -> None:
+async def send_response(
+    send: Send, receive: Receive, answer: Response, request: RequestState
+) -> None:
     """Send a response, with the headers that every response has.
 
     Raises:

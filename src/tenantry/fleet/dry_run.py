@@ -14,9 +14,9 @@ from tenantry.catalog.stored_plans import StoredPlan
 from tenantry.fleet.pending_revisions import LostData, PendingRevision
 from tenantry.fleet.pending_sql import sql_of
 from tenantry.kit.errors import chain_of
-from tenantry.migration.attempts import Inspection, Loss
 from tenantry.migration.errors import explain, failure_cause
 from tenantry.migration.guard import NotRehearsable
+from tenantry.migration.lock_retries import Inspection, Loss
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied

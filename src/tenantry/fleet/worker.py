@@ -32,8 +32,8 @@ from tenantry.fleet.outcomes import OutcomeWriter
 from tenantry.kit.clock import utc_now
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.kit.release import VERSION
-from tenantry.migration.attempts import NOT_READ, FilesReplaced
 from tenantry.migration.errors import explain
+from tenantry.migration.lock_retries import NOT_READ, FilesReplaced
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState

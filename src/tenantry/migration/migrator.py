@@ -1,6 +1,6 @@
 """Migrate one database to the head of its streams, within a deadline.
 
-The work itself is synchronous (`Attempts`, `Execution`) and runs in one thread from the
+The work itself is synchronous (`LockRetries`, `Execution`) and runs in one thread from the
 connection to the COMMIT. This module sets its deadline, and stops it when the deadline passes.
 """
 
@@ -18,10 +18,10 @@ import sqlalchemy as sa
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.ids import new_id
 from tenantry.migration import live
-from tenantry.migration.attempts import LOCK_PAUSE_SECONDS_MAX, Attempts, Inspection
 from tenantry.migration.execution import Execution
 from tenantry.migration.execution_postgres import PostgresExecution
 from tenantry.migration.execution_sqlite import SqliteExecution
+from tenantry.migration.lock_retries import LOCK_PAUSE_SECONDS_MAX, Inspection, LockRetries
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, SchemaState, Undo
 from tenantry.migration.scripts import BOOTSTRAP_WAIT_MS, bootstrap, write_stamp
@@ -218,8 +218,8 @@ class Migrator:
         run_id: UUID,
         planned_from: str | None = None,
         has_files: Callable[[], bool] | None = None,
-    ) -> Attempts:
-        return Attempts(
+    ) -> LockRetries:
+        return LockRetries(
             scripts,
             run_id,
             self._timeouts,

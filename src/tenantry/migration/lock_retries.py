@@ -89,7 +89,7 @@ class Inspection:
     losses: Sequence[Loss] = ()
 
 
-class Attempts:
+class LockRetries:
     """Sends the scripts of one run to one database, and retries them.
 
     A pause after a lock timeout is at most *lock_pause_seconds*. With *planned_from*, a database
