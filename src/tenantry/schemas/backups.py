@@ -205,7 +205,7 @@ class QueuedJobs(Schema, frozen=True):
 
 
 class BackupStatusResponse(Schema, frozen=True):
-    """The customer whose newest backup is the oldest, by the jobs of the last 90 days.
+    """The customer that was backed up the longest ago, by the jobs of the last 90 days.
 
     ``oldestAt`` and the names are null if no customer has a backup; ``withoutCount`` have none.
     """

@@ -1,7 +1,7 @@
 // Follow a run to its end, and reconnect after errors.
 
 import { get, TOO_MANY_REQUESTS } from "./api.js";
-import { ApiError } from "./connection.js";
+import { ApiError, connection } from "./connection.js";
 import { events } from "./events.js";
 
 const RETRY_AFTER_MS = 2000;
@@ -22,8 +22,14 @@ export async function watch(path, runPath, run, { signal, onTenant, onRun, onBre
   let lastId = null;
   while (now.finishedAt === null) {
     let wait = RETRY_AFTER_MS;
+    const cut = new AbortController();
+    // A stream can stay open, and silent, after the network was away.
+    const back = ({ detail = null }) => detail === null && cut.abort();
+    const until = AbortSignal.any([signal, cut.signal]);
+    connection.addEventListener("change", /** @type {any} */ (back), { signal: until });
+    addEventListener("online", () => cut.abort(), { signal: until });
     try {
-      for await (const event of events(path, { lastId, signal })) {
+      for await (const event of events(path, { lastId, signal: until })) {
         lastId = event.id;
         onBack();
         if (event.type === "tenant") {
@@ -37,6 +43,7 @@ export async function watch(path, runPath, run, { signal, onTenant, onRun, onBre
       throwUnlessTransient(error, signal);
       wait = Math.max(RETRY_AFTER_MS, (error.retryAfter || 0) * 1000);
     }
+    cut.abort();
     if (now.finishedAt === null) {
       onBreak();
       await pause(wait, signal);
