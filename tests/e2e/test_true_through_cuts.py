@@ -102,8 +102,6 @@ class TestRun:
         begun = client.post(MIGRATE_ALL, json=body, headers=headers).json()["data"]
         path = f"{RUNS}/{begun['id']}"
         go(page, f"#/runs/{begun['id']}", "cuts")
-        page.on("requestfailed", lambda r: print("FAILED", time.monotonic(), r.url, r.failure))
-        page.on("response", lambda r: print("OK", time.monotonic(), r.url, r.status))
         for cut in range(CUTS):
             self.is_between(page, client, large, path)
             context.set_offline(True)
@@ -134,7 +132,7 @@ class TestRun:
         least = counts(data(client, path))["attempted"]
         until = time.monotonic() + SETTLED_MS / 1000
         while outcomes(page)["attempted"] < least:
-            assert time.monotonic() < until, (least, outcomes(page), page.locator("main").inner_text()[:900])
+            assert time.monotonic() < until
             page.wait_for_timeout(200)
 
     def has_ended(self, page: Page, fleet: Fleet, client: httpx.Client, path: str) -> None:

@@ -11,7 +11,7 @@ import { drawElapsed, drawHead } from "./run_head.js";
 import { runChanges } from "./run_bar.js";
 import { tenantsOf } from "./run_tenants.js";
 import { mark } from "./states.js";
-import { watch } from "./watch.js";
+import { untilAnswered, watch } from "./watch.js";
 import { announce, failure, notice, section } from "./widgets.js";
 
 const DETAILS_READ_MAX = 5000;
@@ -66,6 +66,7 @@ async function follow(page) {
       }
     }
   };
+  const onBreak = () => fill(page.trouble, notice("warning", BROKEN));
   const drawing = setInterval(tick, DRAW_EVERY_MS);
   const counting = setInterval(countCauses, CAUSES_EVERY_MS);
   try {
@@ -86,12 +87,13 @@ async function follow(page) {
           drawHead(page);
         }
       },
-      onBreak: () => fill(page.trouble, notice("warning", BROKEN)),
+      onBreak,
       onBack: () => fill(page.trouble),
     });
     runChanges.dispatchEvent(new Event("ended"));
     announce(...endOf(page.run));
-    await showEnded(page);
+    await untilAnswered(() => showEnded(page), { signal, onBreak });
+    fill(page.trouble);
   } catch (error) {
     if (!signal.aborted) {
       fill(page.trouble, failure(error));

@@ -67,6 +67,19 @@ async function currentState(runPath, signal) {
   }
 }
 
+/** Return what `act` returns, and try again as long as the service does not answer. */
+export async function untilAnswered(act, { signal, onBreak }) {
+  for (;;) {
+    try {
+      return await act();
+    } catch (error) {
+      throwUnlessTransient(error, signal);
+      onBreak();
+      await pause(RETRY_AFTER_MS, signal);
+    }
+  }
+}
+
 /** Throw the error, unless a retry can succeed. */
 function throwUnlessTransient(error, signal) {
   const { status = 0 } = error instanceof ApiError ? error : {};
