@@ -373,20 +373,21 @@ class TestRun:
         with endpoint() as hooked:
             hook = Hook(url=SecretStr(hooked.url), format="slack", events=("run.holding",))
             told = gated.model_copy(update={"hooks": {"ops": hook}})
-            async with quick(told, works=False) as watching:
-                await tenants(watching, 2)
+            async with quick(told, works=False) as planning:
+                await tenants(planning, 2)
                 gate.build()
-                made = await plan(watching)
-                run_id = await watching.fleet.plan(
+                made = await plan(planning)
+                run_id = await planning.fleet.plan(
                     system_context("ada"), triggered_by="ada", plan_id=made.id
                 )
-                other = AlembicFolder(tmp_path / "other")
-                other.begin()
-                others = told.model_copy(update={"tenant_migrations": other.path})
-                async with quick(others), quick(others):
-                    await _until_held_because(watching, run_id)
-                    await asyncio.to_thread(hooked.wait_for, 1)
-                    await asyncio.sleep(1.5)  # the other one holds it, too
+            other = AlembicFolder(tmp_path / "other")
+            other.begin()
+            others = told.model_copy(update={"tenant_migrations": other.path})
+            # After the planner has ended: its heartbeat says that it has the files.
+            async with quick(others) as one, quick(others):
+                await _until_held_because(one, run_id)
+                await asyncio.to_thread(hooked.wait_for, 1)
+                await asyncio.sleep(1.5)  # the other one holds it, too
         [message] = hooked.messages
         assert message["text"].startswith(f"Migration run {run_id}: holding: No running process")
 
