@@ -23,7 +23,7 @@ from tests.integration.conftest import DEADLINE_SECONDS, MakeMigrator
 from tests.integration.programs import ROOT
 from tests.integration.undoing import Chain, Task
 
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = pytest.mark.timeout(2_400)
 
 SEED = 20261127
 KILL_EVERY = 10

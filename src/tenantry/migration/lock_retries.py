@@ -203,9 +203,10 @@ class LockRetries:
 
     def _losses(self, execution: Execution, pending: Sequence[Applied]) -> Iterator[Loss]:
         """Count what the undo of *pending* revisions drops; what is not there yet has no count."""
-        wanted = pending if self._scripts.undo is not None else ()
         dialect = execution.dialect
-        for revision, recording, _ in self._scripts.recorded(dialect, wanted, LOSSES_MAX):
+        if self._scripts.undo is None or not pending:
+            return
+        for revision, recording, _ in self._scripts.recorded(dialect, pending, LOSSES_MAX):
             if isinstance(recording, Unrecorded):
                 continue
             for table, column in drops_of(recording, dialect.name):
