@@ -154,6 +154,23 @@ class TestUndo:
             assert dumps(services, [later, by_hand]) == before
             assert versions(services, plain) == {"begin"}
 
+    async def test_leaves_a_revision_that_a_later_run_has_applied_after_a_downgrade_by_hand(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            (tenant,) = await tenants(services, 1)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            by_hand = "UPDATE alembic_version SET version_num = 'begin'"
+            raw_sql.run(url_of(services, tenant), "DROP TABLE note", by_hand)
+            later = await migrate(services)
+            before = dumps(services, [tenant])
+            undo = await migrate(services, undoes=run.id)
+
+            assert await errors(services, undo) == [MOVED_ON]
+            assert dumps(services, [tenant]) == before
+            assert counts(await migrate(services, undoes=later.id)) == (1, 0)
+
     async def test_of_the_newest_run_and_then_of_the_one_before(
         self, undoable: Settings, folder: AlembicFolder
     ):
