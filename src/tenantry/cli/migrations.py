@@ -162,6 +162,7 @@ def migrate_fleet(
             hold=hold,
             hold_after=hold_after,
             hold_check=hold_check,
+            plan=plan,
         )
 
     _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only, as_json=as_json)
@@ -211,6 +212,7 @@ def undo(
             hold=hold,
             hold_after=hold_after,
             hold_check=hold_check,
+            plan=plan,
         )
         return replace(chosen, undoes=read_id(run, MigrationRunNotFound))
 

@@ -97,8 +97,11 @@ async def options_of(
     hold: bool = False,
     hold_after: Sequence[int] | None = None,
     hold_check: bool = False,
+    plan: str | None = None,
 ) -> RunOptions:
-    """Return the options of a run; `fleet` checks them. A failed canary stops it by default.
+    """Return the options of a run; `fleet` checks them.
+
+    Without a *plan*, a failure in the first of several waves stops it by default.
 
     Raises:
         BadRunOptions: There are several kinds of holds.
@@ -106,7 +109,7 @@ async def options_of(
         MigrationRunNotFound: *retry* is not an id.
     """
     budgets: Sequence[Amount] | None = [_amount(one) for one in wave_max_failures or ()] or None
-    if budgets is None and len(waves or ()) > 1:
+    if budgets is None and plan is None and len(waves or ()) > 1:
         budgets = CANARY_BUDGET
     if hold + hold_check + bool(hold_after) > 1:
         raise BadRunOptions("Use one of --hold, --hold-after and --hold-check.")
