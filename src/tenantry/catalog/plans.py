@@ -10,6 +10,7 @@ The functions that write take a transaction on the catalog.
 import functools
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -71,13 +72,15 @@ class Selection(msgspec.Struct, frozen=True):
     def statements(self) -> "_Statements":
         """The statements that select, and add items, with the conditions that limit it."""
         choice = frozenset(name for name in _CONDITIONS if getattr(self, name) is not None)
-        return _statements(choice, tuple(key for key, _ in self.named), self.order)
+        return _statements(choice, tuple(map(itemgetter(0), self.named)), self.order)
 
     @property
     def values(self) -> dict[str, Any]:
         """The values of the parameters of its statements."""
-        names = {f"wave_{at}": value for at, (_, value) in enumerate(self.named)}
-        return msgspec.structs.asdict(self) | names
+        values = msgspec.structs.asdict(self)
+        for at, (_, value) in enumerate(self.named):
+            values[f"wave_{at}"] = value
+        return values
 
 
 class Selected(msgspec.Struct, frozen=True):
@@ -324,7 +327,6 @@ async def begin(
     The options are as in `MigrationRun`; *total* is the number of its tenants. The first wave
     begins, and `run_tenants.open_batch` opens it.
     """
-    has_details = any(one != Wave(None, None) for one in wave_details)
     await session.execute(
         _BEGIN,
         run=run_id,
@@ -333,7 +335,7 @@ async def begin(
         waves=list(waves) or None,
         max_failures=max_failures,
         unopened_count=waves[0] if waves else 0,
-        wave_details=msgspec.to_builtins(wave_details) if has_details else None,
+        wave_details=msgspec.to_builtins(wave_details) if set(wave_details) - {Wave()} else None,
         wave_failed_max=wave_details[0].max_failures if wave_details else None,
         holds=list(holds) or None,
         has_check=has_check,

@@ -80,9 +80,9 @@ def _too_many(before: Progress, failed_count: int) -> str | None:
     """Return why the run stops if these are too many failures, of all or of the current wave."""
     most, where = before.max_failures, ""
     if most is None or failed_count <= most:
-        wave, limit = _details(before), before.wave_failed_max
-        if limit is None or failed_count <= limit:
+        if before.wave_failed_max is None or failed_count <= before.wave_failed_max:
             return None
+        wave = _details(before)
         most, name = wave.max_failures or 0, f" ({wave.where})" if wave.where else ""
         where = f" of wave {_number(before)}{name}"
     some = f"more than {most} tenants" if most > 1 else "more than one tenant"

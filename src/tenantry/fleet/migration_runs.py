@@ -27,6 +27,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.runs import MigrationRun, RunContinues
 from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.waves import Wave
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import run_options, undoing
 from tenantry.fleet.approval import PlanChanged, Rules
@@ -199,10 +200,7 @@ class Fleet:
             target = f"{target} {options.label}"
         if options.undoes is not None and not total:
             raise NothingToUndo
-        named = {
-            at: await waves.count(session, run_id, at) for at, _ in enumerate(options.named_waves)
-        }
-        sized = options.sized_waves(total, named)
+        sized, holds = await self._waves(session, draft, total) if options.waves else ([], [])
         await plans.begin(
             session,
             run_id,
@@ -211,13 +209,23 @@ class Fleet:
             waves=[size for size, _ in sized],
             max_failures=options.failures_max(total),
             wave_details=[wave for _, wave in sized],
-            holds=options.holds(total, named),
+            holds=holds,
             has_check=options.hold == CHECK,
         )
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
         await audit.LOG.add(session, ctx, "migration-run.start", target)
         await notices.run_begins(session, self._catalog.subscribed, run_id, now=ctx.now)
+
+    async def _waves(
+        self, session: CatalogSession, draft: RunDraft, total: int
+    ) -> tuple[list[tuple[int, Wave]], list[int]]:
+        """Return the waves with their cumulative sizes, and those after which the run holds."""
+        named = {
+            at: await waves.count(session, draft.run_id, at)
+            for at, _ in enumerate(draft.options.named_waves)
+        }
+        return draft.options.sized_waves(total, named), draft.options.holds(total, named)
 
     async def remove_unplanned(self) -> None:
         """Remove the runs that were not planned to the end: of this process, or of a dead one.

@@ -207,7 +207,7 @@ async def select(session: CatalogSession, options: RunOptions, *, head: str | No
         retry_of=options.retry_of,
         cause=options.cause,
         head=head,
-        named=options.named_waves,
+        named=options.named_waves if options.waves else (),
         order=options.order,
         undoes=options.undoes,
     )
