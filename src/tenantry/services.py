@@ -199,8 +199,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics, pace=pace)
     copying, queue, job_worker = backups_of(settings, ledger, lifecycle)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=most)
-    rules, has_check = Rules.of(settings), bool(settings.wave_check.get_secret_value())
-    start = partial(Fleet, metrics=metrics, rules=rules, has_check=has_check, pace=pace)
+    start = partial(Fleet, metrics=metrics, rules=Rules.of(settings), pace=pace)
     return Services(
         settings=settings,
         catalog=catalog,
@@ -208,7 +207,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         identifier=Identifier(catalog, tokens, usage),
         storage=_storage(settings, databases),
         folding=Folding(),
-        fleet=start(catalog, worker, previewer, streams),
+        fleet=start(catalog, worker, previewer, streams, has_check=copying.check_wave.is_set),
         worker=worker,
         watchers=Watchers(catalog, worker),
         lifecycle=lifecycle,

@@ -38,6 +38,11 @@ class WaveCheck:
     command: str
     seconds: float
 
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a check."""
+        return bool(self.command)
+
     async def __call__(self, run: MigrationRun) -> None:
         """Check the wave after which *run* holds.
 
@@ -46,7 +51,7 @@ class WaveCheck:
         Raises:
             WaveCheckFailed: It has failed, or has taken too long.
         """
-        if not self.command:
+        if not self.is_set:
             raise WaveCheckFailed("the process that ran it has no TENANTRY_WAVE_CHECK.")
         is_url = self.command.startswith(("http://", "https://"))
         arguments = [] if is_url else shlex.split(self.command)

@@ -72,6 +72,9 @@ class ContinueRequest(Schema, frozen=True, forbid_unknown_fields=True):
     wave: int
 
 
+_NOT_HOLDING = dict.fromkeys(("run_id", "held_because", "holding_wave"), UNSET)
+
+
 class HistoryRequest(Schema, frozen=True):
     """The details of a run to include.
 
@@ -135,8 +138,9 @@ class MigrationResultTotals(Schema, frozen=True):
     @classmethod
     def of_result(cls, run: MigrationRun, **more: Any) -> Self:
         """Return the representation of a run that has ended, or holds after a wave."""
-        run_id = UNSET if run.holding_wave is None else run.id
-        return cls.of(run, **{"run_id": run_id, **holding(run), **more})
+        is_held = run.holding_wave is not None
+        held = {"run_id": run.id, **holding(run)} if is_held else _NOT_HOLDING
+        return cls.of(run, **{**held, **more})
 
 
 class MigrationResultResponse(MigrationResultTotals, frozen=True):
