@@ -62,11 +62,10 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="Tenant servers by name, as JSON: "
         '`{"eu": "postgresql://…", "us": {"url": "postgresql://…"}}`. A tenant stays on its server '
-        "until it is moved. `admin_url` of a server behind a connection pooler is its URL "
-        "without the pooler. `weight` is its share of new tenants; with `max_tenants` databases, "
-        "it gets no more by weight. `concurrency` and `connections` replace "
-        "`TENANTRY_MIGRATE_CONCURRENCY` and `TENANTRY_TENANT_CONNECTIONS`. The server `default` is "
-        "here or in `TENANTRY_TENANT_SERVER_URL`; its weight is 1 if no server has a weight.",
+        "until it is moved. `admin_url` is its URL without a connection pooler. `weight` is its "
+        "share of new tenants; it gets none by weight with `max_tenants`. `concurrency`, "
+        "`connections` replace `TENANTRY_MIGRATE_CONCURRENCY`, `TENANTRY_TENANT_CONNECTIONS`. The "
+        "server `default` is here or in `TENANTRY_TENANT_SERVER_URL`; alone, its weight is 1.",
     )
     secret_key: SecretStr = Field(
         SecretStr(""),

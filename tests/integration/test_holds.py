@@ -109,7 +109,13 @@ class TestHold:
 
     async def test_needs_waves_and_their_numbers(self, gated: Settings):
         async with open_services(gated, works=False) as services:
-            for hold, waves in [(True, None), ([0], WAVES), ([4], WAVES), ("check", WAVES)]:
+            for hold, waves in [
+                (True, None),
+                ([], WAVES),
+                ([0], WAVES),
+                ([4], WAVES),
+                ("check", WAVES),
+            ]:
                 with pytest.raises(BadRunOptions):
                     await start(services, hold=hold, waves=waves)
 

@@ -110,10 +110,11 @@ class RunOptions:
             raise BadRunOptions(f"`order` must be {' or '.join(ORDERS)}.")
         if len(budgets) > count or any(_least(one) < 0 for one in budgets):
             raise BadRunOptions("`waveMaxFailures` must hold an amount for each wave, or fewer.")
-        if self.hold and not count:
+        if self.hold is not False and not count:
             raise BadRunOptions("`hold` needs `waves`.")
-        numbers = () if isinstance(self.hold, bool | str) else self.hold
-        if not all(0 < one <= count for one in numbers):
+        numbers = None if isinstance(self.hold, bool | str) else self.hold
+        # An empty list is wrong, like a number of no wave.
+        if numbers is not None and not all(0 < one <= count for one in numbers or (0,)):
             raise BadRunOptions(f"`hold` must hold numbers of `waves`: 1 to {count}.")
 
     @property

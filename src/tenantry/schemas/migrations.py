@@ -66,7 +66,7 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
         return RunOptions(**{name: one for name, one in sent.items() if name not in _NO_OPTIONS})
 
 
-class ContinueRequest(Schema, frozen=True, forbid_unknown_fields=True):
+class ContinueRequest(Schema, frozen=True):
     """The wave after which the run holds, as the caller has seen it."""
 
     wave: int
