@@ -152,6 +152,7 @@ RUN: Shape = {
     "stopReason": maybe(is_text),
     "retryOf": maybe(is_guid),
     "planId": maybe(is_guid),
+    "undoes": maybe(is_guid),
 }
 
 # Of admin endpoints.

@@ -73,6 +73,7 @@ PREVIEW: Shape = {
                     "table": maybe(is_text),
                 }
             ),
+            "lost": list_of({}),
         }
     ),
     "durations": list_of(

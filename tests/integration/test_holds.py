@@ -11,12 +11,13 @@ from uuid import UUID
 import pytest
 from pydantic import SecretStr
 
-from tenantry.catalog import audit, holds, jobs, runs
+from tenantry.catalog import audit, holds, jobs, notices, runs
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import RunNotHolding
 from tenantry.catalog.runs import UNFINISHED_MAX, MigrationRun, RunState
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
+from tenantry.kit.clock import utc_now
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
@@ -380,7 +381,9 @@ class TestForgotten:
         async with open_services(gated, works=False) as services:
             await fleet(services, gate, 1)
             first, second = [await start(services, hold=False, waves=[1]) for _ in range(2)]
-            await holds.note(services.catalog, first, "No files.")
+            async with services.catalog.begin() as session:
+                subscribed = services.catalog.subscribed
+                await notices.hold(session, subscribed, first, "No files.", now=utc_now())
 
             found = await holds.workable(services.catalog, limit=1)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import audit, runs
+from tenantry.catalog import audit, run_results, runs
 from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.dry_run import Previewer
@@ -189,7 +189,7 @@ class TestRetryOf:
             mend(services, made[0])
             await ended(services, RunOptions(tenant_ids=ids([made[0]])))
 
-            causes = await runs.failure_causes(services.catalog, first.id)
+            causes = await run_results.failure_causes(services.catalog, first.id)
             found = await ended(services, RunOptions(retry_of=first.id))
 
             assert [(one.count, one.left) for one in causes] == [(3, 2)]

@@ -87,7 +87,7 @@ async def hold(
         await session.execute(_HOLD, run=run_id, reason=reason)
     elif subscribed:
         run = await runs.get(session, run_id)
-        await outbox.add(session, subscribed, [_holding(run)], now=now)
+        await outbox.add(session, subscribed, [_holding(run, reason)], now=now)
 
 
 async def left_to_person(
@@ -107,8 +107,8 @@ def of_server(server_name: str, *, is_away: bool, at_ms: int) -> Notice:
     return Notice(event, {"text": text, "serverName": server_name}, key)
 
 
-def _holding(run: MigrationRun) -> Notice:
-    reason = run.held_because
+def _holding(run: MigrationRun, reason: str | None = None) -> Notice:
+    reason = reason or run.held_because
     return _notice(RUN_HOLDING, run, f"holding: {reason}", reason=reason, wave=run.holding_wave)
 
 

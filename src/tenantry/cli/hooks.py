@@ -9,7 +9,7 @@ from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output
 from tenantry.kit.errors import NotFound
-from tenantry.schemas.hooks import HookList, HookResponse
+from tenantry.schemas.hooks import HookList, HookResponse, HookTestList, HookTestResponse
 from tenantry.work import delivery
 from tenantry.work.hook_status import status_of
 
@@ -49,19 +49,24 @@ async def send_test(
         str | None,
         typer.Argument(metavar="[TARGET]", help="A name in TENANTRY_HOOKS; all by default."),
     ] = None,
+    *,
+    as_json: options.Json = False,
 ) -> None:
     """Send a test message to targets, once and at once. Exits with 3 if one did not accept it."""
     hooks = session.configure().hooks
     if target is not None and target not in hooks:
         raise HookNotFound
-    has_failed = False
+    found: list[HookTestResponse] = []
     for name in sorted(hooks) if target is None else [target]:
-        is_delivered, result = await delivery.test(hooks[name])
-        output.show_line(f"{name}: {'delivered' if is_delivered else 'not delivered'}, {result}")
-        has_failed |= not is_delivered
-    if not hooks:
+        found.append(HookTestResponse(name, *await delivery.test(hooks[name])))
+        if not as_json:
+            done = "delivered" if found[-1].is_delivered else "not delivered"
+            output.show_line(f"{name}: {done}, {found[-1].result}")
+    if as_json:
+        output.show_json(HookTestList(found))
+    elif not hooks:
         output.note("TENANTRY_HOOKS has no targets.")
-    if has_failed:
+    if not all(one.is_delivered for one in found):
         raise typer.Exit(ExitStatus.UNUSABLE)
 
 

@@ -207,7 +207,11 @@ class QueuedJobs(Schema, frozen=True):
 class BackupStatusResponse(Schema, frozen=True):
     """The customer that was backed up the longest ago, by the jobs of the last 90 days.
 
-    ``oldestAt`` and the names are null if no customer has a backup; ``withoutCount`` have none.
+    Attributes:
+        oldest_tenant_id: Its id; null if no customer has a backup.
+        oldest_tenant_name: Its name; null if no customer has a backup.
+        oldest_at: When its newest backup was made; null if no customer has a backup.
+        without_count: How many customers have no backup.
     """
 
     oldest_tenant_id: UUID | None = field(name="oldestCustomerId", default=None)

@@ -9,7 +9,14 @@ from tenantry.work.hook_status import HookStatus
 
 
 class HookAttemptResponse(Schema, frozen=True):
-    """The last attempt to deliver a notification to a target, and the state of that."""
+    """The last attempt to deliver a notification to a target.
+
+    Attributes:
+        event: What it is about, such as `run.holding`.
+        state: `queued` if it is tried again, `delivered` or `failed`.
+        attempted_at: When it was attempted.
+        result: The status of the response, or why there was none.
+    """
 
     event: str
     state: str
@@ -20,8 +27,16 @@ class HookAttemptResponse(Schema, frozen=True):
 class HookResponse(Schema, frozen=True):
     """A target of notifications, how many it has, and the last attempt to deliver one.
 
-    ``url`` is only the scheme and the host. ``queuedCount`` notifications wait; of the newest 200
-    others, some were delivered, have failed, or were dropped because too many waited.
+    Attributes:
+        name: Its name in the settings.
+        url: The scheme and the host of its URL.
+        format: `standard` or `slack`.
+        events: The events of which it is notified.
+        queued_count: The notifications that wait to be delivered.
+        delivered_count: Those that it has accepted, of the newest 200 that do not wait.
+        failed_count: Those that it has not accepted until their last attempt, of the same.
+        dropped_count: Those that were dropped because too many waited, of the same.
+        last: The last attempt; null before the first one.
     """
 
     name: str
@@ -33,6 +48,24 @@ class HookResponse(Schema, frozen=True):
     failed_count: int
     dropped_count: int
     last: HookAttemptResponse | None
+
+
+class HookTestResponse(Schema, frozen=True):
+    """The result of a test message to a target.
+
+    Attributes:
+        name: The name of the target in the settings.
+        is_delivered: Whether the target has accepted it.
+        result: The status of the response, or why there was none.
+    """
+
+    name: str
+    is_delivered: bool
+    result: str
+
+
+class HookTestList(ListResponse[HookTestResponse], frozen=True):
+    """The results of test messages."""
 
 
 class HookList(ListResponse[HookResponse], frozen=True):

@@ -49,7 +49,12 @@ class InWorkResponse(Schema, frozen=True):
 
 
 class WaveDetailResponse(Schema, frozen=True):
-    """The condition that names the customers of a wave, and its own failure budget, or null."""
+    """What is known of a wave, besides its size.
+
+    Attributes:
+        where: The condition that names its customers; null if it is a number.
+        max_failures: Its own failure budget; null without one.
+    """
 
     where: str | None
     max_failures: int | None

@@ -67,7 +67,11 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
 
 
 class ContinueRequest(Schema, frozen=True):
-    """The wave after which the run holds, as the caller has seen it."""
+    """The wave after which the run holds, as the caller has seen it.
+
+    Attributes:
+        wave: Its number, from 1.
+    """
 
     wave: int
 

@@ -37,9 +37,14 @@ class PlanResponse(Schema, frozen=True):
 
     Attributes:
         waves: The waves of the run, as they were requested; null without waves.
+        order: The order of the tenants that no wave names.
+        wave_max_failures: The failure budget of each wave, as it was requested; null by default.
         max_failures: The failure budget, as it was requested; null without a limit.
         only_behind: Whether tenants at the head are left out.
+        hold: After which waves the run holds: all, none, those with these numbers, or, with
+            `check`, all until the operator's check succeeds.
         retry_of: The earlier run of which it retries the failures; null if it is no retry.
+        undoes: The run that it undoes; null if it upgrades.
     """
 
     represents: ClassVar[type] = StoredPlan

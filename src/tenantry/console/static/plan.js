@@ -1,5 +1,4 @@
-// The form that plans a run: its tenants, waves and failure budget, and a dry run of it. Nothing
-// is changed until the last button is pressed.
+// The form that plans a run, with a dry run. Nothing is changed until the last button is pressed.
 
 import { get, MIGRATE_ALL, PLANS, send } from "./api.js";
 import { el, fill } from "./dom.js";
@@ -84,8 +83,7 @@ export async function view({ query, signal }) {
       const until = { signal: AbortSignal.any([signal, ours.signal]) };
       const body = { ...wanted, dryRun: true, ...rehearse };
       const found = await send("POST", selection.path ?? MIGRATE_ALL, body, until);
-      const query = { details: "none" };
-      const plan = found.plan && (await get(`${PLANS}/${found.plan.id}`, { query, ...until }));
+      const plan = found.plan && (await get(`${PLANS}/${found.plan.id}?details=none`, until));
       if (!ours.signal.aborted) {
         fill(result, planned(found, plan, wanted));
         speak(summaryOf(found, plan));

@@ -84,11 +84,8 @@ export function storedPlan(plan) {
     durations: [],
     expectedMs: null,
   };
-  return planned(found, plan, {
-    waves: plan.waves ?? undefined,
-    hold: plan.hold,
-    maxFailures: plan.maxFailures ?? undefined,
-  });
+  const [waves, maxFailures] = [plan.waves ?? undefined, plan.maxFailures ?? undefined];
+  return planned(found, plan, { waves, hold: plan.hold, maxFailures });
 }
 
 function planFacts(plan) {

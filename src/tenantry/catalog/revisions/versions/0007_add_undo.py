@@ -1,4 +1,4 @@
-"""Let a run undo another one."""
+"""Add the undo of runs."""
 
 import sqlalchemy as sa
 from alembic.operations import Operations
