@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from tenantry.db.types import Canonical, Instant, Records, Words
+from tenantry.db.types import Canonical, Instant, Records, Texts, Words
 
 
 def index_of_some(
@@ -58,6 +58,7 @@ tenant = sa.Table(
     sa.Column("schema_revision", sa.String, nullable=True),
     # In canonical form: of its first user, when it was created.
     sa.Column("owner_email", sa.String, nullable=True),
+    sa.Column("labels", Texts, nullable=False, server_default="{}"),
     sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("size_bytes_max", sa.BigInteger, nullable=False, server_default="0"),
     # The run of the latest attempt to migrate it, if that attempt failed.
@@ -79,6 +80,16 @@ tenant = sa.Table(
     index_of_some("ix_tenant_owner_email", "owner_email IS NOT NULL", "owner_email"),
     index_of_some("ix_tenant_deleted_at", "deleted_at IS NOT NULL", "deleted_at"),
     index_of_some("ix_tenant_unready", "state <> 'ready'", "state"),
+)
+
+# The labels of the tenants, to select tenants by them. Triggers of `tenant` keep it.
+tenant_label = sa.Table(
+    "tenant_label",
+    metadata,
+    sa.Column("tenant_id", sa.Uuid, primary_key=True),
+    sa.Column("key", sa.String, primary_key=True),
+    sa.Column("value", sa.String, nullable=False),
+    sa.Index("ix_tenant_label_key", "key", "value", "tenant_id"),
 )
 
 # The names of the ready tenants, for lists and searches: a narrow table that is read instead of

@@ -20,6 +20,7 @@ from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.tables import tenant, tenant_name
 from tenantry.catalog.tenant_counts import ANY, Filters
 from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.catalog.where import condition_of
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.ids import parse_id
@@ -64,11 +65,13 @@ class _Choice(NamedTuple):
         filters: Their names, and the values of those that are true or false.
         search: How names are found.
         has_exact: Whether there are other tenants, found by their ids.
+        where: An expression that selects tenants.
     """
 
     filters: frozenset[tuple[str, bool | None]]
     search: _Search
     has_exact: bool = False
+    where: str | None = None
 
 
 _t, _n = tenant.c, tenant_name.c
@@ -162,28 +165,36 @@ async def page(
     window: Window,
     *,
     search: str | None = None,
+    where: str | None = None,
     filters: Filters = ANY,
     limits: TrigramLimits = TRIGRAM_LIMITS,
 ) -> Page[Tenant]:
     """Return a page of the ready tenants, by name.
 
     *search* is part of their names, in any case; or their id, the name of their database, or the
-    address of their first user when they were created. *limits* change the duration alone.
+    address of their first user when they were created. *where* selects tenants: see
+    `catalog.where`. *limits* change the duration alone.
+
+    Raises:
+        BadWhere: It breaks a rule of the language.
     """
     values = {name: one for name, one in msgspec.structs.asdict(filters).items() if one is not None}
     choice = _Choice(
         frozenset((name, one if isinstance(one, bool) else None) for name, one in values.items()),
         _Search.ALL,
+        where=where,
     )
-    if search is None:
+    if search is None and where is None:
         total = await tenant_counts.total(session, filters)
+    elif search is None:
+        total = await _count(session, choice, values)
     else:
         choice, found = await _find(session, search, choice, limits)
         values |= found
         total = await _count(session, choice, values)
     if choice.search is _Search.TRIGRAMS and total > limits.names_max:
         choice = choice._replace(search=_Search.SCAN)
-    is_late = not choice.filters and window.offset > total // 2
+    is_late = not (choice.filters or where) and window.offset > total // 2
     offset = max(total - window.offset - window.size, 0) if is_late else window.offset
     limit = min(window.size, max(total - window.offset, 0)) if is_late else window.size
     items = await session.fetch_all(
@@ -214,14 +225,15 @@ async def _find(
 
 
 async def _count(session: CatalogSession, choice: _Choice, values: Mapping[str, Any]) -> int:
-    if choice.search is _Search.TRIGRAMS and not choice.filters:
+    if choice.search is _Search.TRIGRAMS and not (choice.filters or choice.where):
         found = await session.fetch_one(_COUNT, **values)
         return (found.count if found else 0) + len(values["ids"])
     found = await session.fetch_one(_count_of(choice), **values)
     return found.count if found else 0
 
 
-@functools.cache  # at most 108 choices of filters, 3 searches, and a late page of each search
+# Without `where`, at most 108 choices of filters, 3 searches, and a late page of each search.
+@functools.lru_cache(maxsize=512)
 def _page_of(choice: _Choice, *, is_late: bool) -> Statement[Tenant]:
     rows, name, conditions = _selected(choice)
     # The rows of earlier pages are skipped in an index, and not read; those of a late page, from
@@ -238,7 +250,7 @@ def _page_of(choice: _Choice, *, is_late: bool) -> Statement[Tenant]:
     return Statement(page, Tenant)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _count_of(choice: _Choice) -> Statement[Count]:
     rows, _, conditions = _selected(choice)
     count = sa.select(sa.func.count().label("count")).select_from(rows).where(*conditions)
@@ -273,3 +285,5 @@ def _filtered(some: sa.FromClause, choice: _Choice) -> Any:
             yield some.c[name] == sa.bindparam(name, type_=sa.String)
         else:
             yield is_true[name] if flag else sa.not_(is_true[name])
+    if choice.where is not None:
+        yield condition_of(choice.where, some)

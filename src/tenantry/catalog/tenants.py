@@ -63,6 +63,7 @@ class Tenant(msgspec.Struct, frozen=True):
         is_read_only: Whether writes to its data are rejected.
         failing_run_id: The run of the latest attempt to migrate it, if that attempt failed; None
             otherwise.
+        labels: Its labels, by which it can be selected, by their keys; at most 20.
         drifted_at: When its schema was found to differ from that of its revision; None if it was
             not.
     """
@@ -82,6 +83,7 @@ class Tenant(msgspec.Struct, frozen=True):
     failing_run_id: UUID | None = None
     drifted_at: datetime | None = None
     deleted_at: datetime | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Database(msgspec.Struct, frozen=True):
@@ -135,6 +137,7 @@ _UPDATED = (
     "modules",
     "requests_per_minute",
     "size_bytes_max",
+    "labels",
 )
 # None keeps the current value of the row, not the value that was read before.
 _UPDATE = updating(
@@ -263,6 +266,7 @@ async def update(
     requests_per_minute: int | None = None,
     size_bytes_max: int | None = None,
     is_read_only: bool | None = None,
+    labels: dict[str, str] | None = None,
 ) -> Tenant:
     """Set the values of a tenant that are not None, and return it.
 
@@ -282,6 +286,7 @@ async def update(
         modules=modules,
         requests_per_minute=requests_per_minute,
         size_bytes_max=size_bytes_max,
+        labels=labels,
     )
 
 

@@ -82,6 +82,13 @@ class Records(_AsText):
     decode = staticmethod(msgspec.json.Decoder(list[dict[str, object]]).decode)
 
 
+class Texts(_AsText):
+    """An object whose members are texts, as JSON."""
+
+    encode = staticmethod(lambda texts: msgspec.json.encode(texts, order="sorted").decode())
+    decode = staticmethod(msgspec.json.Decoder(dict[str, str]).decode)
+
+
 Canonical = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 """Text that is compared and sorted byte by byte, regardless of the locale of the database."""
 

@@ -1,7 +1,7 @@
 """Create tenants, and change them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -13,6 +13,7 @@ from tenantry.catalog import jobs, tenants
 from tenantry.catalog.database import Catalog, Unchanged
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.jobs import PROVISION
+from tenantry.catalog.labels import checked_labels
 from tenantry.catalog.tenants import NAME_CHARS_MAX, Tenant, TenantState
 from tenantry.db import audit_log
 from tenantry.fleet.placement import Placement
@@ -42,6 +43,7 @@ _LOGGED = (
     "modules",
     "requests_per_minute",
     "size_bytes_max",
+    "labels",
 )
 
 
@@ -96,6 +98,7 @@ class Lifecycle:
         owner: NewUser,
         module_keys: list[str] | None = None,
         server_name: str | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> Provisioned:
         """Create a tenant at the head revision, or change nothing.
 
@@ -105,7 +108,7 @@ class Lifecycle:
         Raises:
             UnknownServer: There is no server of this name.
             NoServerHasRoom: Every server with a weight has reached its limit.
-            BadText, BadEmail, BadPassword, UnknownModule: A rule is broken.
+            BadText, BadEmail, BadPassword, UnknownModule, BadLabels: A rule is broken.
             TenantNameInUse: The name is taken.
             ProvisioningFailed: Its database could not be created.
         """
@@ -115,6 +118,7 @@ class Lifecycle:
         elif server_name not in self.databases.server_names:
             raise UnknownServer
         tenant = new_tenant(ctx, name, module_keys, server_name)
+        tenant = msgspec.structs.replace(tenant, labels=checked_labels(labels or {}))
         return await self._provision(ctx, tenant, owner)
 
     async def update(
@@ -128,13 +132,14 @@ class Lifecycle:
         module_keys: list[str] | None = None,
         requests_per_minute: int | None = None,
         size_bytes_max: int | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> Tenant:
         """Set the values that are not None, and return the tenant.
 
         A tenant that becomes writable is first migrated to the head: runs have left it out.
 
         Raises:
-            BadText, UnknownModule, BadSizeLimit: A rule is broken.
+            BadText, UnknownModule, BadSizeLimit, BadLabels: A rule is broken.
             TenantNameInUse: The name is taken.
             ActivationFailed: It could not be migrated to the head, and nothing was changed.
             TenantNotFound: It was deleted in the meantime.
@@ -146,6 +151,7 @@ class Lifecycle:
                 f"The size limit must be 0, or at least {shown_size(LIMIT_BYTES_MIN)}."
             )
         keys = None if module_keys is None else modules.checked_keys(module_keys)
+        labels = None if labels is None else checked_labels(labels)
         becomes = msgspec.structs.replace(
             tenant,
             is_active=tenant.is_active if is_active is None else is_active,
@@ -170,6 +176,7 @@ class Lifecycle:
                 modules=keys,
                 requests_per_minute=requests_per_minute,
                 size_bytes_max=size_bytes_max,
+                labels=labels,
             )
             changes += audit_log.changes_between(before, changed, *_LOGGED)
             if not changes and not is_kept:

@@ -49,6 +49,7 @@ class TenantResponse(Schema, frozen=True):
     server_name: str
     failing_run_id: UUID | None
     drifted_at: datetime | None
+    labels: dict[str, str]
 
     @classmethod
     def of(cls, source: Tenant, **more: Any) -> Self:
@@ -64,11 +65,13 @@ class CreateTenantRequest(Schema, frozen=True):
             same.
         owner: The first user.
         modules: The keys of its modules. Omitted: all.
+        labels: Its labels by their keys, at most 20. Omitted: none.
     """
 
     name: str
     owner: CreateUserRequest
     modules: list[str] | UnsetType = UNSET
+    labels: dict[str, str] | UnsetType = UNSET
 
 
 class CreatedTenantResponse(TenantResponse, frozen=True):
@@ -101,6 +104,7 @@ class UpdateTenantRequest(Schema, frozen=True):
         requests_per_minute: For its API keys together, and for its users and McpTokens together; 0
             for the limit of the settings.
         size_bytes_max: The size limit of its database in bytes; 0 for the limit of the settings.
+        labels: All its labels from now on, by their keys; at most 20.
     """
 
     name: str | UnsetType = UNSET
@@ -109,6 +113,7 @@ class UpdateTenantRequest(Schema, frozen=True):
     modules: list[str] | UnsetType = UNSET
     requests_per_minute: RequestsPerMinute | UnsetType = UNSET
     size_bytes_max: SizeBytesMax | UnsetType = UNSET
+    labels: dict[str, str] | UnsetType = UNSET
 
 
 class TenantPageRequest(PageRequest, frozen=True):
@@ -116,11 +121,13 @@ class TenantPageRequest(PageRequest, frozen=True):
 
     Attributes:
         search: Part of a name, or a whole id; upper and lower case are the same.
+        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
     represents: ClassVar[type] = Filters
 
     search: str | None = None
+    where: str | None = None
     is_active: bool | None = None
     is_read_only: bool | None = None
     schema_revision: str | None = field(default=None, name="revision")

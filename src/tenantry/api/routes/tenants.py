@@ -55,6 +55,7 @@ async def create_tenant(
         name=request.name,
         owner=NewUser(email=owner.email, full_name=owner.full_name, password=owner.password),
         module_keys=sent_members(request).get("modules"),
+        labels=sent_members(request).get("labels"),
     )
     return CreatedTenantResponse.of_provisioned(provisioned)
 
@@ -65,7 +66,11 @@ async def list_tenants(
 ) -> TenantPage:
     """List tenants."""
     page = await tenant_list.page(
-        services.catalog, request.window, search=request.search, filters=request.filters
+        services.catalog,
+        request.window,
+        search=request.search,
+        where=request.where,
+        filters=request.filters,
     )
     return TenantPage.of_page(page)
 
@@ -160,6 +165,7 @@ async def update_tenant(
         module_keys=sent.get("modules"),
         requests_per_minute=sent.get("requests_per_minute"),
         size_bytes_max=sent.get("size_bytes_max"),
+        labels=sent.get("labels"),
     )
     return TenantResponse.of(changed)
 

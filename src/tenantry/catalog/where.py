@@ -1,0 +1,176 @@
+"""The language that selects tenants, such as ``plan=free and region!=eu``: see docs/labels.md.
+
+A key is a label of the tenant, or one of `COLUMNS`. A tenant without a label is not equal to any
+value of it: ``=`` is false, and ``!=`` is true.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from tenantry.catalog.tables import tenant, tenant_label
+from tenantry.kit.errors import Invalid
+from tenantry.kit.text import canonical, shown
+
+CHARS_MAX = 1_000
+DEPTH_MAX = 20
+"""Parentheses and ``not`` inside each other."""
+TERMS_MAX = 50
+"""Values that an expression compares."""
+
+FAILING, NAME = "failing", "name"
+COLUMNS = {NAME: "canonical_name", "revision": "schema_revision", "server": "server_name"}
+"""The keys that are no labels, besides `FAILING`."""
+WORDS = frozenset({"and", "or", "not", "in", FAILING})
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<quoted>"[^"]*"|'[^']*')|(?P<symbol>!=|[=~(),])|(?P<word>[^\s=~(),!"']+))"""
+)
+
+
+class BadWhere(Invalid):
+    """The expression that selects tenants is wrong; the message says where."""
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+Condition = sa.ColumnElement[bool]
+
+
+def condition_of(text: str, some: sa.FromClause = tenant) -> Condition:
+    """Return the condition of an expression, on the table `tenant` or an alias, with its values.
+
+    Raises:
+        BadWhere: It breaks a rule of the language or a bound.
+    """
+    if len(text) > CHARS_MAX:
+        raise BadWhere(f"`where` must have at most {CHARS_MAX:,} characters.")
+    parser = _Parser(_tokens(text), some)
+    found = parser.alternatives(DEPTH_MAX)
+    parser.expect_end()
+    return found
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, at = [], 0
+    end = len(text.rstrip())
+    while at < end:
+        match = _TOKEN.match(text, at)
+        if match is None:
+            rest = text[at:].lstrip()
+            raise BadWhere(f"`where`: {shown(rest[0])} at {len(text) - len(rest) + 1} is wrong.")
+        kind = match.lastgroup or ""
+        tokens.append(_Token(kind, match[kind], match.start(kind) + 1))
+        at = match.end()
+    return [*tokens, _Token("end", "", end + 1)]
+
+
+class _Parser:
+    """Reads an expression from the left, with one function for each rule of the grammar."""
+
+    def __init__(self, tokens: list[_Token], some: sa.FromClause) -> None:
+        self._tokens = tokens
+        self._some = some.c
+        self._at = 0
+        self._terms = 0
+
+    def expect_end(self) -> None:
+        if self._next.kind != "end":
+            raise self._wrong("`and`, `or`, or the end")
+
+    def alternatives(self, depth: int) -> Condition:
+        return self._joined("or", sa.or_, lambda: self._conjunction(depth))
+
+    def _conjunction(self, depth: int) -> Condition:
+        return self._joined("and", sa.and_, lambda: self._factor(depth))
+
+    def _joined(
+        self, word: str, join: Callable[..., Condition], part: Callable[[], Condition]
+    ) -> Condition:
+        parts = [part()]
+        while self._skip("word", word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else join(*parts)
+
+    def _factor(self, depth: int) -> Condition:
+        if not depth:
+            raise BadWhere(f"`where`: more than {DEPTH_MAX} parentheses inside each other.")
+        if self._skip("word", "not"):
+            return sa.not_(self._factor(depth - 1))
+        if self._skip("symbol", "("):
+            inner = self.alternatives(depth - 1)
+            self._expect("symbol", ")")
+            return inner
+        if self._skip("word", FAILING):
+            return self._some.failing_run_id.is_not(None)
+        return self._comparison()
+
+    def _comparison(self) -> Condition:
+        key = self._next
+        if key.kind != "word" or key.text in WORDS:
+            raise self._wrong("a label, `server`, `revision`, `name` or `failing`")
+        self._at += 1
+        if self._skip("symbol", "="):
+            return self._equals(key.text, self._value())
+        if self._skip("symbol", "!="):
+            return sa.not_(self._equals(key.text, self._value()))
+        if self._skip("word", "in"):
+            return sa.or_(*(self._equals(key.text, one) for one in self._list()))
+        if key.text == NAME and self._skip("symbol", "~"):
+            escaped = canonical(self._value()).replace("\\", r"\\")
+            escaped = escaped.replace("%", r"\%").replace("_", r"\_")
+            return self._some.canonical_name.like(sa.literal(f"%{escaped}%"), escape="\\")
+        raise self._wrong("`=`, `!=`, `in`" + (" or `~`" if key.text == NAME else ""))
+
+    def _list(self) -> list[str]:
+        self._expect("symbol", "(")
+        values = [self._value()]
+        while self._skip("symbol", ","):
+            values.append(self._value())
+        self._expect("symbol", ")")
+        return values
+
+    def _value(self) -> str:
+        token = self._next
+        if token.kind not in {"word", "quoted"}:
+            raise self._wrong("a value")
+        self._terms += 1
+        if self._terms > TERMS_MAX:
+            raise BadWhere(f"`where` must compare at most {TERMS_MAX} values.")
+        self._at += 1
+        return token.text[1:-1] if token.kind == "quoted" else token.text
+
+    def _equals(self, key: str, value: str) -> Condition:
+        if key in COLUMNS:
+            wanted = canonical(value) if key == NAME else value
+            # Not NULL for a tenant whose revision is unknown, so that `!=` is its opposite.
+            return sa.func.coalesce(self._some[COLUMNS[key]], "") == sa.literal(wanted, sa.String)
+        label = tenant_label.c
+        return self._some.id.in_(
+            sa.select(label.tenant_id).where(
+                label.key == sa.literal(key, sa.String), label.value == sa.literal(value, sa.String)
+            )
+        )
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _skip(self, kind: str, text: str) -> bool:
+        is_it = self._next.kind == kind and self._next.text == text
+        self._at += is_it
+        return is_it
+
+    def _expect(self, kind: str, text: str) -> None:
+        if not self._skip(kind, text):
+            raise self._wrong(f"`{text}`")
+
+    def _wrong(self, wanted: str) -> BadWhere:
+        found = shown(self._next.text) if self._next.kind != "end" else "the end"
+        return BadWhere(f"`where`: {wanted} is expected at {self._next.at}, not {found}.")
