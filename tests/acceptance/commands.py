@@ -40,6 +40,7 @@ TENANT = {
     "serverName",
     "failingRunId",
     "driftedAt",
+    "labels",
 }
 RUN = {
     "id",

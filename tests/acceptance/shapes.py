@@ -40,6 +40,10 @@ def is_words(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
+def is_labels(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
 def one_of(*words: str) -> Check:
     return lambda value: value in words
 
@@ -188,6 +192,7 @@ TENANT: Shape = {
     "serverName": is_text,
     "failingRunId": maybe(is_guid),
     "driftedAt": maybe(is_instant),
+    "labels": is_labels,
 }
 CREATED_TENANT: Shape = {**TENANT, "apiKey": is_text, "owner": is_a(TENANT_USER_PROFILE)}
 API_KEY: Shape = {

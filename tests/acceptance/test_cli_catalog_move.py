@@ -73,7 +73,7 @@ def drop_tables(url: str, names: set[str]) -> None:
         statements = [f"DROP TABLE IF EXISTS {name}" for name in sorted(names)]
     else:
         statements = [f"DROP TABLE {name} CASCADE" for name in sorted(names)]
-        statements.append("DROP FUNCTION count_tenant, name_tenant, tenant_trigrams")
+        statements.append("DROP FUNCTION count_tenant, name_tenant, label_tenant, tenant_trigrams")
     raw_sql.run(url, *statements)
 
 

@@ -1,16 +1,13 @@
 """Labels of tenants, such as ``plan=free``: by them, tenants are selected."""
 
-import re
 from collections.abc import Mapping
 
-from tenantry.catalog.where import COLUMNS, WORDS
+from tenantry.catalog.where import COLUMNS, LABEL_KEY, LABEL_VALUE, WORDS
 from tenantry.kit.errors import Invalid
 from tenantry.kit.text import shown
 
 LABELS_MAX = 20
 """Labels of one tenant."""
-_KEY = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
-_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:@/+-]{0,62})")
 
 
 class BadLabels(Invalid):
@@ -26,12 +23,12 @@ def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
     if len(labels) > LABELS_MAX:
         raise BadLabels(f"A tenant has at most {LABELS_MAX} labels.")
     for key, value in labels.items():
-        if not _KEY.fullmatch(key) or key in COLUMNS or key in WORDS:
+        if not LABEL_KEY.fullmatch(key) or key in COLUMNS or key in WORDS:
             raise BadLabels(
                 f"{shown(key)} cannot be the key of a label: 1 to 63 of a-z, 0-9, '-', '_', '.', "
                 f"from a letter or digit on, and none of {', '.join(sorted(WORDS | {*COLUMNS}))}."
             )
-        if not _VALUE.fullmatch(value):
+        if not LABEL_VALUE.fullmatch(value):
             raise BadLabels(
                 f"{shown(value)} cannot be the value of the label {key}: 1 to 63 letters without "
                 "accents, digits and characters of '-_.:@/+', from a letter or digit on."

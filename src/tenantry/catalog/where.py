@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.tables import tenant, tenant_label
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import canonical, shown
+from tenantry.kit.text import canonical, checked_line, shown
 
 CHARS_MAX = 1_000
 DEPTH_MAX = 20
@@ -24,6 +24,8 @@ FAILING, NAME = "failing", "name"
 COLUMNS = {NAME: "canonical_name", "revision": "schema_revision", "server": "server_name"}
 """The keys that are no labels, besides `FAILING`."""
 WORDS = frozenset({"and", "or", "not", "in", FAILING})
+LABEL_KEY = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+LABEL_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,62}")
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<quoted>"[^"]*"|'[^']*')|(?P<symbol>!=|[=~(),])|(?P<word>[^\s=~(),!"']+))"""
@@ -47,10 +49,10 @@ def condition_of(text: str, some: sa.FromClause = tenant) -> Condition:
     """Return the condition of an expression, on the table `tenant` or an alias, with its values.
 
     Raises:
+        BadText: It is blank, too long, or has control characters.
         BadWhere: It breaks a rule of the language or a bound.
     """
-    if len(text) > CHARS_MAX:
-        raise BadWhere(f"`where` must have at most {CHARS_MAX:,} characters.")
+    checked_line("where", text, chars_max=CHARS_MAX)
     parser = _Parser(_tokens(text), some)
     found = parser.alternatives(DEPTH_MAX)
     parser.expect_end()
@@ -151,6 +153,9 @@ class _Parser:
             wanted = canonical(value) if key == NAME else value
             # Not NULL for a tenant whose revision is unknown, so that `!=` is its opposite.
             return sa.func.coalesce(self._some[COLUMNS[key]], "") == sa.literal(wanted, sa.String)
+        # No tenant can have it: `!=` would select all of them.
+        if not (LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
+            raise BadWhere(f"`where`: {shown(f'{key}={value}')} cannot be a label of a tenant.")
         label = tenant_label.c
         return self._some.id.in_(
             sa.select(label.tenant_id).where(

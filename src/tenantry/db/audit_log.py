@@ -299,6 +299,8 @@ def _wire_name(name: str) -> str:
 def _value(value: object) -> object:
     if value is None or isinstance(value, bool | int):
         return value
+    if isinstance(value, dict):
+        value = [f"{key}={one}" for key, one in value.items()]
     if isinstance(value, frozenset | list):
         value = " ".join(sorted(map(str, value)))
     if isinstance(value, datetime):

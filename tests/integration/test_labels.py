@@ -1,0 +1,307 @@
+"""Labels of tenants, and the language that selects tenants."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tenantry.catalog import tenant_list, tenants
+from tenantry.catalog.labels import LABELS_MAX, BadLabels, checked_labels
+from tenantry.catalog.tables import tenant
+from tenantry.catalog.tenants import TenantState
+from tenantry.catalog.where import CHARS_MAX, DEPTH_MAX, TERMS_MAX, condition_of
+from tenantry.kit.clock import utc_now
+from tenantry.kit.errors import Invalid
+from tenantry.kit.ids import new_id
+from tenantry.kit.pages import Window
+from tenantry.kit.text import canonical
+from tenantry.services import Services, system_context
+from testkit import raw_sql
+from tests.acceptance.support import TENANTS, ok, patch_tenant, refused
+from tests.conftest import PASSWORD, World, provision
+from tests.contracts.ledger import sync_engine
+
+pytestmark = pytest.mark.timeout(120)
+
+ADA = system_context("ada")
+LABELS = "SELECT key, value FROM tenant_label ORDER BY key"
+FLEET: tuple[dict[str, Any], ...] = (
+    {"name": "Acme", "labels": {"plan": "free", "canary": "yes"}},
+    {"name": "100% Größe", "labels": {"plan": "pro"}, "revision": "0001"},
+    {"name": "under_score", "labels": {"region": "eu"}, "server": "eu"},
+    {"name": "back\\slash", "labels": {}, "failing": True},
+    {"name": "O'Neill", "labels": {"plan": "free", "region": "us"}, "failing": True},
+)
+
+
+@contextmanager
+def reading(services: Services) -> Iterator[sa.Connection]:
+    """Open the catalog for a block; the changes are kept at its end."""
+    engine = sync_engine(services.settings.catalog)
+    with engine.begin() as catalog:
+        yield catalog
+    engine.dispose()
+
+
+def insert(catalog: sa.Connection) -> None:
+    """Add the rows of `FLEET` to the catalog, without databases."""
+    for one in FLEET:
+        catalog.execute(
+            sa.insert(tenant).values(
+                id=new_id(),
+                name=one["name"],
+                canonical_name=canonical(one["name"]),
+                database_name=one["name"],
+                server_name=one.get("server", "default"),
+                state=TenantState.READY.value,
+                is_active=True,
+                modules=frozenset(),
+                created_at=utc_now(),
+                schema_revision=one.get("revision"),
+                failing_run_id=UUID(int=1) if one.get("failing") else None,
+                labels=one["labels"],
+            )
+        )
+
+
+def selected(catalog: sa.Connection, where: str) -> set[str]:
+    return set(catalog.scalars(sa.select(tenant.c.name).where(condition_of(where))))
+
+
+def is_selected(one: dict[str, Any], expression: Any) -> bool:
+    """Evaluate an expression of `EXPRESSIONS` on one of `FLEET`."""
+    match expression:
+        case ("not", inner):
+            return not is_selected(one, inner)
+        case ("and", left, right):
+            return is_selected(one, left) and is_selected(one, right)
+        case ("or", left, right):
+            return is_selected(one, left) or is_selected(one, right)
+        case "failing":
+            return bool(one.get("failing"))
+        case ("~", text):
+            return canonical(text) in canonical(one["name"])
+    sign, key, values = expression
+    known = {
+        **one["labels"],
+        "name": canonical(one["name"]),
+        "server": one.get("server", "default"),
+    }
+    known["revision"] = one.get("revision")
+    wanted = [canonical(value) if key == "name" else value for value in values]
+    return (known.get(key) in wanted) != (sign == "!=")
+
+
+def as_text(expression: Any) -> str:
+    match expression:
+        case ("not", inner):
+            return f"not ({as_text(inner)})"
+        case ("and" | "or" as word, left, right):
+            return f"({as_text(left)}) {word} ({as_text(right)})"
+        case "failing":
+            return "failing"
+        case ("~", text):
+            return f'name~"{text}"'
+    sign, key, values = expression
+    quoted = [f'"{one}"' for one in values]
+    return f"{key} in ({', '.join(quoted)})" if sign == "in" else f"{key}{sign}{quoted[0]}"
+
+
+def compared(key: st.SearchStrategy[str], value: st.SearchStrategy[str]) -> Any:
+    signs = st.sampled_from(["=", "!=", "in"])
+    values = st.lists(value, min_size=1, max_size=3)
+    return st.tuples(signs, key, values).map(
+        lambda one: (one[0], one[1], one[2] if one[0] == "in" else one[2][:1])
+    )
+
+
+_NAME = st.sampled_from([one["name"] for one in FLEET] + ["acme", "nobody"])
+_PARTS = st.sampled_from(["%", "_", "\\", "'", "e", "ß", "ACME", "zz", ""])
+_LEAVES = st.one_of(
+    compared(
+        st.sampled_from(["plan", "region", "canary", "none"]),
+        st.sampled_from(["free", "pro", "eu", "us", "yes"]),
+    ),
+    compared(st.just("name"), _NAME),
+    compared(st.just("server"), st.sampled_from(["eu", "default", "x"])),
+    compared(st.just("revision"), st.sampled_from(["0001", "0002"])),
+    st.tuples(st.just("~"), _PARTS),
+    st.just("failing"),
+)
+EXPRESSIONS = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(
+        st.tuples(st.just("not"), inner), st.tuples(st.sampled_from(["and", "or"]), inner, inner)
+    ),
+    max_leaves=6,
+)
+
+
+class TestWhere:
+    async def test_selects_what_its_words_say(self, services: Services):
+        """For any expression, the engine finds the tenants that reading them one by one finds."""
+        with reading(services) as catalog:
+            insert(catalog)
+
+            @given(EXPRESSIONS)
+            @hypothesis_settings(max_examples=150, deadline=None)
+            def check(expression: Any) -> None:
+                wanted = {one["name"] for one in FLEET if is_selected(one, expression)}
+                assert selected(catalog, as_text(expression)) == wanted
+
+            check()
+
+    async def test_binds_and_before_or_and_reads_words_without_quotes(self, services: Services):
+        with reading(services) as catalog:
+            insert(catalog)
+
+            assert selected(catalog, "region=eu or plan=free and not failing") == {
+                "under_score",
+                "Acme",
+            }
+            assert selected(catalog, "(region=eu or plan=free) and not failing") == {
+                "under_score",
+                "Acme",
+            }
+            assert selected(catalog, "  not not plan in(free,pro)and canary!='no' ") == {
+                "Acme",
+                "100% Größe",
+                "O'Neill",
+            }
+
+    @pytest.mark.parametrize(
+        ("where", "message"),
+        [
+            ("", "must not be blank"),
+            ("plan", "`=`, `!=`, `in` is expected at 5, not the end"),
+            ("plan=", "a value is expected at 6, not the end"),
+            ("plan==free", "a value is expected at 6, not ="),
+            ("plan=free pro", "`and`, `or`, or the end is expected at 11, not pro"),
+            ("plan=free AND region=eu", "`and`, `or`, or the end is expected at 11, not AND"),
+            ("plan=free and", "expected at 14, not the end"),
+            ("(plan=free", "`)` is expected at 11, not the end"),
+            ("plan in free", "`(` is expected at 9, not free"),
+            ("plan in ()", "a value is expected at 10, not )"),
+            ("plan~free", "`=`, `!=`, `in` is expected at 5, not ~"),
+            ("plan='free", "' at 6 is wrong"),
+            ("plan!free", "! at 5 is wrong"),
+            ("in=1", "is expected at 1, not in"),
+            ("plan=1;DROP", "1;DROP"),
+            ("Plan!=free", "cannot be a label"),
+            ('plan!="free "', "cannot be a label"),
+            ("name='a\0'", "control characters"),
+            ("name='\ud800'", "broken Unicode"),
+            ("not " * DEPTH_MAX + "failing", "parentheses inside each other"),
+            (f"plan in ({','.join('a' * (TERMS_MAX + 1))})", "at most 50 values"),
+            ("name=" + "a" * CHARS_MAX, "at most 1000 characters"),
+        ],
+    )
+    def test_that_is_wrong_is_refused_with_its_place(self, where: str, message: str):
+        with pytest.raises(Invalid) as refusal:
+            condition_of(where)
+        assert message in str(refusal.value)
+
+    def test_may_have_as_many_parts_as_its_bounds(self):
+        condition_of("not " * (DEPTH_MAX - 1) + "failing")
+        condition_of(f"plan in ({','.join('a' * TERMS_MAX)})")
+        condition_of(" or ".join(["a=b"] * TERMS_MAX))
+
+
+class TestLabels:
+    async def test_are_in_their_table_until_they_are_changed_or_the_tenant_is_removed(
+        self, services: Services
+    ):
+        url = services.settings.catalog
+        made = (await provision(services, "acme")).tenant
+        assert raw_sql.rows(url, LABELS) == []
+
+        made = await services.lifecycle.update(ADA, made, labels={"plan": "free", "a.b-c_1": "x/Y"})
+        assert raw_sql.rows(url, LABELS) == [("a.b-c_1", "x/Y"), ("plan", "free")]
+
+        made = await services.lifecycle.update(ADA, made, name="other")
+        assert made.labels == {"plan": "free", "a.b-c_1": "x/Y"}
+
+        made = await services.lifecycle.update(ADA, made, labels={"plan": "pro"})
+        assert raw_sql.rows(url, LABELS) == [("plan", "pro")]
+        assert (await tenants.get(services.catalog, made.id)).labels == {"plan": "pro"}
+
+        with reading(services) as catalog:
+            insert(catalog)
+            assert len(catalog.execute(sa.text(LABELS)).all()) == 7
+            catalog.execute(sa.delete(tenant).where(tenant.c.name.in_([o["name"] for o in FLEET])))
+        assert raw_sql.rows(url, LABELS) == [("plan", "pro")]
+
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            *({key: "x"} for key in ("", "Plan", "-a", "a b", "a=b", "ä", "a" * 64, "a\0")),
+            *({key: "x"} for key in ("name", "server", "revision", "failing", "not", "in", "or")),
+            *({"a": value} for value in ("", " ", "-a", "a b", "a,b", "a)", "ä", "a" * 64, "a\0")),
+            {f"k{number}": "x" for number in range(LABELS_MAX + 1)},
+        ],
+    )
+    def test_that_no_expression_could_select_are_refused(self, labels: dict[str, str]):
+        with pytest.raises(BadLabels):
+            checked_labels(labels)
+
+    def test_may_be_as_long_and_as_many_as_their_bounds(self):
+        labels = {f"{number:063}": "x" * 63 for number in range(LABELS_MAX)}
+        assert checked_labels(labels) == labels
+        for key, value in labels.items():
+            condition_of(f"{key}={value}")
+
+    async def test_select_pages_of_tenants_also_with_a_search(self, services: Services):
+        async def names(page: int, search: str | None = None) -> tuple[list[str], int]:
+            found = await tenant_list.page(
+                services.catalog, Window(page, 2), search=search, where="plan in (free, pro)"
+            )
+            return [one.name for one in found.items], found.total_count
+
+        with reading(services) as catalog:
+            insert(catalog)
+
+        assert await names(1) == (["100% Größe", "Acme"], 3)
+        assert await names(2) == (["O'Neill"], 3)
+        assert await names(1, "e") == (["100% Größe", "Acme"], 3)
+        assert await names(1, "größe") == (["100% Größe"], 1)
+        assert await names(1, "under") == ([], 0)
+
+
+class TestOverHttp:
+    async def test_are_given_changed_listed_and_audited(self, world: World):
+        admin = await world.admin()
+        owner = {"email": "o@example.com", "fullName": "O", "password": PASSWORD}
+        body = {"name": "Initech", "owner": owner, "labels": {"plan": "free"}}
+        made = ok(await admin.post(TENANTS, json=body), 201)
+        assert made["labels"] == {"plan": "free"}
+        shown = await patch_tenant(world, world.acme, labels={"plan": "pro", "canary": "yes"})
+        assert shown["labels"] == {"canary": "yes", "plan": "pro"}
+
+        for where, names in (
+            ("plan=free", ["Initech"]),
+            ("canary=yes", [world.acme.tenant.name]),
+            ("plan!=free and not canary=yes", [world.globex.tenant.name]),
+        ):
+            page = ok(await admin.get(TENANTS, params={"where": where}))
+            assert [one["name"] for one in page["items"]] == names, where
+            assert page["totalCount"] == len(names)
+
+        log = ok(await admin.get("/api/admin/audit-log", params={"action": "tenant.update"}))
+        assert log["items"][0]["changes"] == [
+            {"field": "labels", "old": "", "new": "canary=yes plan=pro"}
+        ]
+
+    async def test_are_refused_as_a_bad_request(self, world: World):
+        admin = await world.admin()
+        path = f"{TENANTS}/{world.acme.tenant.id}"
+        for labels in ({"Plan": "x"}, {"plan": ""}, {"plan": None}, None, ["plan"], {"plan": 1}):
+            refused(await admin.patch(path, json={"labels": labels}), 400)
+        for where in ("", "plan=", "plan='\0'", "plan=free and"):
+            refused(await admin.get(TENANTS, params={"where": where}), 400)
+        assert ok(await admin.get(path))["labels"] == {}
