@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tenantry.catalog import tenant_list, tenants
+from tenantry.catalog import runs, tenant_list, tenants
 from tenantry.catalog.labels import LABELS_MAX, BadLabels, checked_labels
 from tenantry.catalog.tables import tenant
-from tenantry.catalog.tenants import TenantState
+from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.catalog.where import CHARS_MAX, DEPTH_MAX, TERMS_MAX, condition_of
+from tenantry.fleet.approval import PlanChanged
+from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import new_id
@@ -23,9 +26,10 @@ from tenantry.kit.pages import Window
 from tenantry.kit.text import canonical
 from tenantry.services import Services, system_context
 from testkit import raw_sql
-from tests.acceptance.support import TENANTS, ok, patch_tenant, refused
+from tests.acceptance.support import MIGRATE_ALL, TENANTS, ok, patch_tenant, refused
 from tests.conftest import PASSWORD, World, provision
 from tests.contracts.ledger import sync_engine
+from tests.integration.gates import tenants as made_tenants
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -305,3 +309,88 @@ class TestOverHttp:
         for where in ("", "plan=", "plan='\0'", "plan=free and"):
             refused(await admin.get(TENANTS, params={"where": where}), 400)
         assert ok(await admin.get(path))["labels"] == {}
+
+
+class TestRuns:
+    async def test_are_of_the_tenants_that_an_expression_selects(self, services: Services):
+        made = await labelled(services)
+        await services.lifecycle.update(ADA, made[3], is_read_only=True)
+        options = RunOptions(where="plan=free")
+
+        run = await services.fleet.wait(await start(services, options))
+        both = replace(options, tenant_ids=[made[1].id, made[2].id], waves=["canary=yes", "100%"])
+        with pytest.raises(BadRunOptions, match="canary=yes names no tenant of the run"):
+            await start(services, both)
+        narrowed = await services.fleet.wait(await start(services, replace(both, waves=None)))
+
+        assert await names_of(services, run.id) == {"tenant00", "tenant02"}
+        assert await names_of(services, narrowed.id) == {"tenant02"}
+
+    async def test_begin_with_the_wave_of_a_label(self, services: Services):
+        """A tenant whose label is changed later stays in its wave."""
+        await labelled(services)
+
+        waves = ["canary=yes", "plan=free and not name~tenant03", "100%"]
+        run = await services.fleet.wait(await start(services, RunOptions(waves=waves)))
+
+        assert run.waves == [1, 2, 4]
+        assert [one["where"] for one in run.wave_details or ()] == [*waves[:2], None]
+        items = await runs.ended(services.catalog, run.id)
+        assert min(items, key=lambda one: str(one.started_at)).tenant_name == "tenant00"
+
+    async def test_of_a_plan_are_refused_when_other_tenants_are_selected(self, services: Services):
+        made = await labelled(services)
+        options = RunOptions(where="plan=free")
+        stored = (await services.fleet.preview(ADA, options, rehearse=False)).plan
+        assert stored is not None
+        assert stored.options[0]["where"] == "plan=free"
+
+        with pytest.raises(BadRunOptions, match="`where` is not that of the plan"):
+            await start(services, RunOptions(where="plan=pro"), plan_id=stored.id)
+        await services.lifecycle.update(ADA, made[0], labels={})
+        with pytest.raises(PlanChanged):
+            await start(services, options, plan_id=stored.id)
+        await services.lifecycle.update(ADA, made[0], labels=made[0].labels)
+        run = await services.fleet.wait(await start(services, options, plan_id=stored.id))
+
+        assert await names_of(services, run.id) == {"tenant00", "tenant02", "tenant03"}
+
+    @pytest.mark.parametrize(
+        "options", [RunOptions(where="plan="), RunOptions(where=" "), RunOptions(waves=["plan="])]
+    )
+    async def test_with_a_wrong_expression_are_refused(
+        self, services: Services, options: RunOptions
+    ):
+        with pytest.raises(Invalid):
+            await start(services, options)
+
+    async def test_over_http_have_the_expression_in_their_plan(self, world: World):
+        admin = await world.admin()
+        await patch_tenant(world, world.acme, labels={"plan": "free"})
+        body = {"where": "plan=free", "dryRun": True}
+
+        preview = ok(await admin.post(MIGRATE_ALL, json=body))
+        plans = ok(await admin.get("/api/admin/plans"))
+        run = ok(await admin.post(MIGRATE_ALL, json={"where": "plan=free"}))
+
+        assert [one["customerId"] for one in preview["details"]] == [str(world.acme.tenant.id)]
+        assert [one["where"] for one in plans["items"]] == ["plan=free"]
+        assert [one["customerName"] for one in run["details"]] == [world.acme.tenant.name]
+        refused(await admin.post(MIGRATE_ALL, json={"where": "plan="}), 400)
+
+
+async def labelled(services: Services) -> list[Tenant]:
+    """Return four tenants: the first is a canary, and three have the plan `free`."""
+    labels = {"plan": "free", "canary": "yes"}, {}, {"plan": "free"}, {"plan": "free"}
+    return [
+        await services.lifecycle.update(ADA, one, labels=some)
+        for one, some in zip(await made_tenants(services, 4), labels, strict=True)
+    ]
+
+
+async def start(services: Services, options: RunOptions, plan_id: UUID | None = None) -> UUID:
+    return await services.fleet.plan(ADA, triggered_by="ada", options=options, plan_id=plan_id)
+
+
+async def names_of(services: Services, run_id: UUID) -> set[str]:
+    return {one.tenant_name for one in await runs.ended(services.catalog, run_id)}

@@ -10,7 +10,6 @@ The functions that write take a transaction on the catalog.
 import functools
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import is_migrated, is_ready
 from tenantry.catalog.waves import CREATION, ORDERS, Wave, wave_of
+from tenantry.catalog.where import condition_of
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, parameters
 from tenantry.db.types import Ids, is_listed
@@ -46,8 +46,9 @@ class Selection(msgspec.Struct, frozen=True):
             latest attempt.
         plan_id: Only the tenants of this stored plan.
         has_passed: With `plan_id`: only the tenants that its rehearsal has passed.
-        named: The waves that name their tenants: a key of `waves.NAMES`, and its value. With
-            `plan_id`, its waves and its order are used.
+        where: Only the tenants that this expression selects: see `catalog.where`.
+        named: The waves that name their tenants, each by such an expression. With `plan_id`, its
+            waves and its order are used.
         order: The order of the tenants in a wave, a key of `waves.ORDERS`.
         undoes: Only the tenants to which this run may have applied a revision that no run has
             undone. A failed tenant may have one that the catalog does not know of.
@@ -59,7 +60,8 @@ class Selection(msgspec.Struct, frozen=True):
     head: str | None = None
     plan_id: UUID | None = None
     has_passed: bool | None = None
-    named: tuple[tuple[str, str], ...] = ()
+    where: str | None = None
+    named: tuple[str, ...] = ()
     order: str = CREATION
     undoes: UUID | None = None
 
@@ -72,15 +74,12 @@ class Selection(msgspec.Struct, frozen=True):
     def statements(self) -> "_Statements":
         """The statements that select, and add items, with the conditions that limit it."""
         choice = frozenset(name for name in _CONDITIONS if getattr(self, name) is not None)
-        return _statements(choice, tuple(map(itemgetter(0), self.named)), self.order)
+        return _statements(choice, self.where, self.named, self.order)
 
     @property
     def values(self) -> dict[str, Any]:
         """The values of the parameters of its statements."""
-        values = msgspec.structs.asdict(self)
-        for at, (_, value) in enumerate(self.named):
-            values[f"wave_{at}"] = value
-        return values
+        return msgspec.structs.asdict(self)
 
 
 class Selected(msgspec.Struct, frozen=True):
@@ -159,16 +158,21 @@ _ADD = Statement[Any](
 )
 
 
-@functools.lru_cache(maxsize=64)  # without named waves, there are fewer
-def _statements(choice: frozenset[str], named: tuple[str, ...], order: str) -> "_Statements":
+@functools.lru_cache(maxsize=64)  # without expressions, there are fewer
+def _statements(
+    choice: frozenset[str], where: str | None, named: tuple[str, ...], order: str
+) -> "_Statements":
     """Return statements with the chosen conditions only, so that an index of them is used."""
     place: tuple[sa.ColumnElement[Any], ...] = wave_of(named), ORDERS[order]
     if "plan_id" in choice:
         place = plan_tenant.c.wave, plan_tenant.c.sort_key
     labelled = (one.label(name) for one, name in zip(place, ("wave", "sort_key"), strict=True))
+    conditions = [_CONDITIONS[name] for name in sorted(choice)]
+    if where is not None:
+        conditions.append(condition_of(where))
     found = (
         sa.select(*_SELECTED_COLUMNS, *labelled)
-        .where(_is_selected, *(_CONDITIONS[name] for name in sorted(choice)))
+        .where(_is_selected, *conditions)
         .order_by(tenant.c.id)
     )
     planned_from: sa.ColumnElement[Any] = sa.cast(sa.null(), sa.String)

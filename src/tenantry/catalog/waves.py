@@ -15,6 +15,7 @@ from tenantry.catalog.run_tables import tenant_migration
 from tenantry.catalog.runs import MigrationState, of_run
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
+from tenantry.catalog.where import condition_of
 from tenantry.db.statements import Count, Statement
 
 CREATION = "creation"
@@ -23,8 +24,6 @@ ORDERS: dict[str, sa.ColumnElement[Any]] = {
     "name": tenant.c.canonical_name,
 }
 """The orders of tenants, and the text by which each sorts them; then by their creation."""
-NAMES = {"name": tenant.c.canonical_name, "server": tenant.c.server_name}
-"""The columns by which a wave can name its tenants."""
 
 
 class Wave(msgspec.Struct, frozen=True):
@@ -53,15 +52,12 @@ _COUNT = Statement(
 def wave_of(named: Sequence[str]) -> sa.ColumnElement[Any]:
     """Return the number, from 0, of the first wave that names a tenant.
 
-    *named* has a key of `NAMES` for each wave; the parameters ``wave_0``, … are the values. The
-    number of a tenant that none names is that of the waves; NULL if there are none.
+    *named* has an expression for each wave: see `catalog.where`. The number of a tenant that none
+    names is that of the waves; NULL if there are none.
     """
     if not named:
         return sa.cast(sa.null(), sa.Integer)
-    names = (
-        (NAMES[key] == sa.bindparam(f"wave_{at}", type_=sa.String), _number(at))
-        for at, key in enumerate(named)
-    )
+    names = ((condition_of(where), _number(at)) for at, where in enumerate(named))
     return sa.case(*names, else_=_number(len(named)))
 
 

@@ -20,6 +20,9 @@ Tenants = Annotated[
         autocompletion=tenant_names,
     ),
 ]
+Where = Annotated[
+    str | None, typer.Option(help="Only the tenants that this selects: `plan=free and region!=eu`.")
+]
 Retry = Annotated[
     str | None,
     typer.Option(
@@ -31,8 +34,8 @@ Waves = Annotated[
     typer.Option(
         "--wave",
         metavar="N|N%|WHERE",
-        help="Tenants started up to this wave, or, in the first waves, those at `server=NAME` or "
-        "called `name=NAME`; the next one starts when all of them have ended.",
+        help="Tenants started up to this wave, or, in the first waves, those that an expression "
+        "selects: `canary=yes`; the next one starts when all of them have ended.",
     ),
 ]
 Order = Annotated[
@@ -94,6 +97,7 @@ async def options_of(
     max_failures: str | None = None,
     label: str | None = None,
     only_behind: bool = False,
+    where: str | None = None,
     hold: bool = False,
     hold_after: Sequence[int] | None = None,
     hold_check: bool = False,
@@ -123,6 +127,7 @@ async def options_of(
         max_failures=None if max_failures is None else _amount(max_failures),
         label=label,
         only_behind=only_behind,
+        where=where,
         hold=CHECK if hold_check else hold_after or hold,
     )
 

@@ -12,9 +12,10 @@ import msgspec
 from tenantry.catalog import plans, runs, tenant_counts
 from tenantry.catalog.plans import Selection
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.waves import CREATION, NAMES, ORDERS, Wave
+from tenantry.catalog.waves import CREATION, ORDERS, Wave
+from tenantry.catalog.where import BadWhere, condition_of
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import canonical, checked_label, shown
+from tenantry.kit.text import BadText, checked_label, shown
 
 LABEL_CHARS_MAX = 200
 TENANTS_NAMED_MAX = 10_000
@@ -23,8 +24,8 @@ WAVES_MAX = 100
 PREVIEWED_MAX = 100_000
 
 Amount = int | str
-"""A number of tenants, or a percentage of them: ``"5%"``, rounded up; as a wave also a condition
-that names its tenants, which has an equals sign: ``"server=eu"``."""
+"""A number of tenants, or a percentage of them: ``"5%"``, rounded up; as a wave also an expression
+that names its tenants, any other text: ``"canary=yes"``."""
 
 CANARY_BUDGET: list[Amount] = [0]
 """A failed canary stops the run."""
@@ -52,10 +53,10 @@ class RunOptions:
             active now. With `tenant_ids` too, those that are both.
         cause: With `retry_of`: only the tenants that failed with this cause.
         waves: The cumulative number of tenants up to each wave, or a percentage such as ``5%``; at
-            most 100. The first waves may name their
-            tenants instead, by a condition such as ``server=eu``; a tenant is in the first wave
-            that names it. A wave starts when all tenants of the previous one have ended. Tenants
-            after the last wave are not attempted.
+            most 100. The first waves may name their tenants instead, by an expression such as
+            ``canary=yes``: see `catalog.where`; a tenant is in the first wave that names it. A wave
+            starts when all tenants of the previous one have ended. Tenants after the last wave are
+            not attempted.
         order: The order of the tenants that no wave names, a key of `waves.ORDERS`.
         wave_max_failures: For each wave, from the first one: if more of its own tenants have
             failed, the remaining ones of the run are not attempted. Waves without an amount have
@@ -68,6 +69,8 @@ class RunOptions:
         hold: After which waves the run holds, until it is continued: see `Hold`. It does not hold
             after the last one.
         undoes: Undo this run, which has ended, in the tenants where it has applied revisions.
+        where: Only the tenants that this expression selects, such as ``plan=free and region=eu``.
+            With `tenant_ids` or `retry_of` too, those that are both.
     """
 
     tenant_ids: Sequence[UUID] | None = None
@@ -81,13 +84,16 @@ class RunOptions:
     only_behind: bool = False
     hold: Hold = False
     undoes: UUID | None = None
+    where: str | None = None
 
     def check(self) -> None:
         """Check the options as far as possible without the catalog.
 
         Raises:
-            BadRunOptions, BadText: A rule is broken.
+            BadRunOptions, BadText, BadWhere: A rule is broken.
         """
+        if self.where is not None:
+            condition_of(self.where)
         if self.label is not None:
             checked_label("label", self.label, chars_max=LABEL_CHARS_MAX)
         if self.cause is not None and self.retry_of is None:
@@ -118,9 +124,9 @@ class RunOptions:
             raise BadRunOptions(f"`hold` must hold numbers of `waves`: 1 to {count}.")
 
     @property
-    def named_waves(self) -> tuple[tuple[str, str], ...]:
-        """The waves that name their tenants: a key of `waves.NAMES`, and its value."""
-        return tuple(_condition(one) for one in self.waves or () if _is_name(one))
+    def named_waves(self) -> tuple[str, ...]:
+        """The waves that name their tenants, each by an expression."""
+        return tuple(one for one in self.waves or () if _is_name(one))
 
     def sized_waves(
         self, total: int, named: Mapping[Any, int] | None = None
@@ -208,7 +214,8 @@ async def select(session: CatalogSession, options: RunOptions, *, head: str | No
         retry_of=options.retry_of,
         cause=options.cause,
         head=head,
-        named=options.named_waves if options.waves else (),
+        where=options.where,
+        named=options.named_waves,
         order=options.order,
         undoes=options.undoes,
     )
@@ -227,7 +234,10 @@ def _check_waves(waves: Sequence[Amount]) -> None:
         raise BadRunOptions(f"`waves` must hold 1 to {WAVES_MAX} waves.")
     names = [one for one in waves if _is_name(one)]
     for one in names:
-        _condition(one)
+        try:
+            condition_of(one)
+        except (BadText, BadWhere) as error:
+            raise BadRunOptions(f"`waves`: {shown(one)}: {error}") from error
     amounts = waves[len(names) :]
     if names != list(waves[: len(names)]):
         raise BadRunOptions("`waves`: those that name their tenants must come before the amounts.")
@@ -239,15 +249,8 @@ def _check_waves(waves: Sequence[Amount]) -> None:
 
 
 def _is_name(wave: Amount) -> TypeGuard[str]:
-    """Return whether a wave names its tenants: no amount has an equals sign."""
-    return isinstance(wave, str) and "=" in wave
-
-
-def _condition(text: str) -> tuple[str, str]:
-    key, _, value = (one.strip() for one in text.partition("="))
-    if key not in NAMES:
-        raise BadRunOptions(f"`waves`: a wave names its tenants by {'=… or '.join(NAMES)}=….")
-    return key, canonical(value) if key == "name" else value
+    """Return whether a wave names its tenants: it has no form of an amount."""
+    return isinstance(wave, str) and not (wave.endswith("%") or wave.isdecimal())
 
 
 def _least(amount: Amount) -> int:

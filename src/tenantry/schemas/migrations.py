@@ -53,6 +53,7 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     max_failures: int | str | UnsetType = UNSET
     label: str | UnsetType = UNSET
     only_behind: bool = False
+    where: str | UnsetType = UNSET
     hold: bool | list[int] | Literal["check"] = False
     dry_run: bool = False
     rehearse: bool = False

@@ -15,7 +15,7 @@ from tenantry.schemas.migrations import Details
 from tenantry.schemas.previews import MigrationPreviewDetailResponse, PendingRevisionResponse
 
 # Options that earlier releases have not stored.
-_LATER = {"order": CREATION, "wave_max_failures": None, "hold": False}
+_LATER = {"order": CREATION, "wave_max_failures": None, "hold": False, "where": None}
 
 
 class PlanPageRequest(PageRequest, frozen=True):
@@ -45,6 +45,7 @@ class PlanResponse(Schema, frozen=True):
             `check`, all until the operator's check succeeds.
         retry_of: The earlier run of which it retries the failures; null if it is no retry.
         undoes: The run that it undoes; null if it upgrades.
+        where: The expression that selects its tenants; null without one.
     """
 
     represents: ClassVar[type] = StoredPlan
@@ -65,6 +66,7 @@ class PlanResponse(Schema, frozen=True):
     hold: bool | list[int] | Literal["check"]
     retry_of: UUID | None
     undoes: UUID | None
+    where: str | None
     total_count: int
     pending_count: int
     passed_count: int
