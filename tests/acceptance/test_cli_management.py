@@ -76,6 +76,42 @@ PURGE_ASKED = (
 )
 
 
+class TestLabels:
+    def test_are_set_and_removed_one_by_one(self, tenantry: Commands):
+        acme = tenantry.create_tenant("acme")["id"]
+        tenantry.create_tenant("globex")
+
+        made = tenantry("tenant", "label", "acme", "plan=free", "canary=yes", "--json").data
+        assert made["labels"] == {"canary": "yes", "plan": "free"}
+        made = tenantry("tenant", "label", acme, "plan=pro", "canary-", "--json").data
+        assert made["labels"] == {"plan": "pro"}
+        assert "labels               plan=pro\n" in tenantry("tenant", "show", "acme").stdout
+
+        found = tenantry("tenant", "list", "--where", "plan=pro", "--json").data
+        assert [one["name"] for one in found["items"]] == ["acme"]
+
+    def test_that_are_wrong_are_refused(self, tenantry: Commands):
+        tenantry.create_tenant("acme")
+
+        for change in ("plan", "plan-", "Plan=x", "plan=", "server=eu"):
+            assert tenantry("tenant", "label", "acme", change).status == 2, change
+        assert tenantry("tenant", "list", "--where", "plan=").status == 2
+        assert tenantry("tenant", "list", "--where", "plan=x", "--deleted").status == 2
+        assert tenantry("tenant", "show", "acme", "--json").data["labels"] == {}
+
+    def test_select_the_tenants_of_a_run(self, tenantry: Commands):
+        tenantry.create_admin()
+        for name in ("acme", "globex"):
+            tenantry.create_tenant(name)
+        tenantry("tenant", "label", "acme", "plan=free")
+
+        planned = tenantry("migrate", "plan", "--where", "plan=free", "--json").data
+        ended = tenantry("migrate", "all", "--where", "plan=free", "--json").data
+
+        assert [one["customerName"] for one in planned["details"]] == ["acme"]
+        assert [one["customerName"] for one in ended["details"]] == ["acme"]
+
+
 class TestTenantSuspend:
     @pytest.mark.slow
     def test_refuses_requests_until_it_is_activated(self, tenantry: Commands):

@@ -1,6 +1,6 @@
 """Labels of tenants, such as ``plan=free``: by them, tenants are selected."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tenantry.catalog.where import COLUMNS, LABEL_KEY, LABEL_VALUE, WORDS
 from tenantry.kit.errors import Invalid
@@ -34,3 +34,21 @@ def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
                 "accents, digits and characters of '-_.:@/+', from a letter or digit on."
             )
     return dict(sorted(labels.items()))
+
+
+def labels_after(labels: Mapping[str, str], changes: Iterable[str]) -> dict[str, str]:
+    """Return *labels* after *changes*: ``key=value`` sets one, ``key-`` removes it.
+
+    Raises:
+        BadLabels: A change has another form, or removes a label that is not there.
+    """
+    after = dict(labels)
+    for change in changes:
+        key, is_set, value = change.partition("=")
+        if is_set:
+            after[key] = value
+        elif not (key.endswith("-") and after.pop(key[:-1], None)):
+            raise BadLabels(
+                f"{shown(change)} must be KEY=VALUE, or KEY- with the key of a label to remove."
+            )
+    return after

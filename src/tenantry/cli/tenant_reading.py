@@ -20,7 +20,7 @@ group = new_group("Manage tenants.")
 
 
 class NoSearch(Invalid):
-    """--search does not apply to deleted tenants."""
+    """--search and --where do not apply to deleted tenants."""
 
 
 class TenantDetails(TenantResponse, frozen=True):
@@ -39,6 +39,9 @@ async def show_all(
             "at the creation."
         ),
     ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Those that this selects: `plan=free and region!=eu`.")
+    ] = None,
     deleted: Annotated[
         bool, typer.Option("--deleted", help="The deleted tenants that can be undeleted.")
     ] = False,
@@ -48,12 +51,14 @@ async def show_all(
 ) -> None:
     """List tenants, by name."""
     if deleted:
-        if search is not None:
+        if search is not None or where is not None:
             raise NoSearch
         await _show_deleted(Window(page, page_size), as_json=as_json)
         return
     async with session.reading() as opened:
-        found = await tenant_list.page(opened.catalog, Window(page, page_size), search=search)
+        found = await tenant_list.page(
+            opened.catalog, Window(page, page_size), search=search, where=where
+        )
     if as_json:
         output.show_json(TenantPage.of_page(found))
         return
@@ -106,6 +111,7 @@ def show_tenant(tenant: Tenant, *, as_json: bool) -> None:
             "database": tenant.database_name,
             "revision": tenant.schema_revision,
             "modules": ", ".join(sorted(tenant.modules)),
+            "labels": " ".join(f"{key}={value}" for key, value in tenant.labels.items()),
             "requests per minute": tenant.requests_per_minute or "as in the settings",
             "size limit": shown_size(tenant.size_bytes_max)
             if tenant.size_bytes_max

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tenantry.catalog import tenants
+from tenantry.catalog.labels import labels_after
 from tenantry.cli import adoption, cloning, deletion, moving, options, session, tenant_reading
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant, read_tenant
@@ -145,6 +146,22 @@ async def limit(
         requests_per_minute=requests_per_minute,
         size_bytes_max=None if size is None else _bytes_of(size),
     )
+
+
+@group.command("label")
+async def label(
+    tenant: options.Tenant,
+    change: Annotated[
+        list[str], typer.Argument(help="KEY=VALUE sets a label, KEY- removes it. Others stay.")
+    ],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Set and remove labels of a tenant, by which tenants are selected."""
+    async with opened_tenant(tenant) as (services, found):
+        labels = labels_after(found.labels, change)
+        changed = await services.lifecycle.update(session.context(), found, labels=labels)
+    show_tenant(changed, as_json=as_json)
 
 
 @group.command("delete")
