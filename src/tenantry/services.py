@@ -37,6 +37,7 @@ from tenantry.fleet.approval import Rules
 from tenantry.fleet.deletion import Deletion
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.dry_run import Previewer
+from tenantry.fleet.error_rate import AnswerCounts
 from tenantry.fleet.export import Export
 from tenantry.fleet.fleet_metrics import keep_reading
 from tenantry.fleet.lifecycle import Lifecycle
@@ -289,7 +290,9 @@ async def _background(
     deliveries = Deliveries(services.catalog, worker_id, hooks, pace=pace)
     works_on: list[Callable[[], Awaitable[None]]] = [services.catalog.cache.keep_checking]
     if changes:
-        works_on.append(partial(services.heartbeat.keep_beating, services.worker.report))
+        answers = AnswerCounts(services.catalog, services.metrics, pace)
+        report = partial(answers.added_to, services.worker.report)
+        works_on += [partial(services.heartbeat.keep_beating, report), answers.keep_counting]
     if works:
         works_on += (
             services.worker.work,

@@ -196,6 +196,12 @@ class Settings(BaseSettings):
     wave_check_seconds: float = Field(
         300, gt=0, le=3600, description="How long the check may take."
     )
+    error_rate_seconds: float = Field(
+        60,
+        gt=0,
+        le=3600,
+        description="How long a run with `--max-error-rate` waits for requests after a wave.",
+    )
     hooks: Hooks = Field({})
     migration_driver: str = Field(
         "psycopg",

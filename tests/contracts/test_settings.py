@@ -39,6 +39,7 @@ def _hooks_of(**values: object) -> list[str]:
 
 WRONG = {
     "AUDIT_DAYS": ["-1", "36501", "long"],
+    "ERROR_RATE_SECONDS": ["0", "-1", "3601", "nan", "soon"],
     "JOB_CONCURRENCY": ["-1", "65", "many"],
     "DELETED_DAYS": ["-1", "36501", "soon"],
     "CATALOG_CONNECTIONS": ["0", "1001", "x"],

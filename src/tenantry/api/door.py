@@ -139,7 +139,9 @@ class Api:
             self._access_log.write(entry)
             if entry.status >= SERVER_ERROR:
                 self._services.recent_errors.note(entry)
-            self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
+            self._services.metrics.count_request(
+                entry.method, entry.path, entry.status, entry.ms, entry.tenant
+            )
         if ended is not None:
             raise ended
 

@@ -24,6 +24,7 @@ class Copying:
         catalog_url: The catalog itself, which is backed up with the tenants.
         archives: Of the target that the settings name.
         check_wave: Runs the operator's check of a wave.
+        error_rate_seconds: How long the check of the error rate waits for requests.
     """
 
     ledger: Ledger
@@ -36,6 +37,7 @@ class Copying:
     scratch: Path
     mark: FreeSpaceMark = NO_MARK
     check_wave: WaveCheck = NO_CHECK
+    error_rate_seconds: float = 0.0
 
     @property
     def catalog(self) -> Catalog:

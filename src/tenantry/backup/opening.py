@@ -49,6 +49,7 @@ def backups_of(
         check_wave=WaveCheck(
             settings.wave_check.get_secret_value(), seconds=settings.wave_check_seconds
         ),
+        error_rate_seconds=settings.error_rate_seconds,
     )
     kinds = kinds_of(copying)
     worker = JobWorker(ledger, kinds, concurrency=settings.job_concurrency, scratch=scratch)

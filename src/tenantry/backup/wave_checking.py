@@ -1,4 +1,4 @@
-"""The operator's check of a wave, as a job: it is repeated if its process dies."""
+"""The checks of a wave (error rate, operator's check) as a job, repeated if its process dies."""
 
 import contextlib
 
@@ -8,6 +8,7 @@ from tenantry.catalog.job_queue import JobOptions
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.run_tenants import RunNotHolding
+from tenantry.fleet import error_rate
 from tenantry.fleet.migration_runs import resume
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
@@ -29,7 +30,12 @@ async def run(
     async with running(copying.ledger, job, progress, undo=undo_this):
         found = await runs.get(copying.catalog, run_id)
         if found.holding_wave == wave:
-            await copying.check_wave(found)
+            if found.max_error_rate is not None:
+                await error_rate.check(
+                    copying.catalog, found, wait_seconds=copying.error_rate_seconds
+                )
+            if found.has_check:
+                await copying.check_wave(found)
         async with copying.catalog.begin() as session:
             await finish(session, copying.ledger, job)
             with contextlib.suppress(RunNotHolding):

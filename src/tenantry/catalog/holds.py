@@ -18,12 +18,21 @@ from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 
+# Of others, the processes do not count the answers.
+RATED_MAX = 10
 CHECKER = "wave check"
 """Who continues a run after a check, in the audit log."""
 
 _run = migration_run.c
 _reason = sa.bindparam("reason", type_=sa.String)
 _is_run = _run.id == sa.bindparam("run")
+_RATED = Statement(
+    sa.select(*columns_of(migration_run, Progress))
+    .where(_run.planner_id.is_(None), _run.finished_at.is_(None), _run.max_error_rate.is_not(None))
+    .order_by(_run.id)
+    .limit(RATED_MAX),
+    Progress,
+)
 _NOTE_CHECK = Statement(
     sa.update(migration_run)
     .values(check_error=_reason)
@@ -47,12 +56,17 @@ async def workable(session: CatalogSession, *, limit: int) -> list[Progress]:
     return await session.fetch_all(_WORKABLE, limit=limit)
 
 
+async def rated(session: CatalogSession) -> list[Progress]:
+    """Return the `RATED_MAX` oldest runs with an error rate that have not ended."""
+    return await session.fetch_all(_RATED)
+
+
 async def began(session: CatalogSession, run: Progress) -> None:
     """Note that *run* has begun to hold after a wave, in the transaction that ends the wave.
 
     This is the only place: no other code makes a run hold after a wave. Its check is queued here.
     """
-    if run.has_check:
+    if run.is_checked:
         options = JobOptions(
             request_id=str(new_id()), address="local", run_id=run.id, wave=run.holding_wave
         )

@@ -202,7 +202,7 @@ _BEGIN = Statement[Any](
         planner_id=None,
         **parameters("total_count", "finished_at", "waves", "max_failures", "unopened_count"),
         **parameters("wave_details", "wave_failed_max"),
-        **parameters("holds", "has_check"),
+        **parameters("holds", "has_check", "max_error_rate"),
     )
     .where(_run.id == sa.bindparam("run"))
 )
@@ -325,6 +325,7 @@ async def begin(
     wave_details: Sequence[Wave] = (),
     holds: Sequence[int] = (),
     has_check: bool = False,
+    max_error_rate: str | None = None,
 ) -> None:
     """Show a run after its last `add_items`; one without tenants has ended.
 
@@ -343,6 +344,7 @@ async def begin(
         wave_failed_max=wave_details[0].max_failures if wave_details else None,
         holds=list(holds) or None,
         has_check=has_check,
+        max_error_rate=max_error_rate,
     )
 
 

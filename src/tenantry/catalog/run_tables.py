@@ -42,6 +42,8 @@ migration_run = sa.Table(
     sa.Column("has_check", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("holding_wave", sa.Integer, nullable=True),
     sa.Column("check_error", sa.String, nullable=True),
+    # A percentage: it holds after a wave if more answers to its tenants are errors of the server.
+    sa.Column("max_error_rate", sa.String, nullable=True),
     # The run that it undoes.
     sa.Column("undoes", sa.Uuid, nullable=True),
     sa.Index("ix_migration_run_finished_at", "finished_at"),

@@ -82,6 +82,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
         has_check: Whether the operator's check continues it after each wave, if it succeeds.
         holding_wave: The wave that has ended, while the run holds after it; else None.
         check_error: While it holds: why the check has failed; None if it has not.
+        max_error_rate: It holds after a wave if more of the answers are errors: ``"1%"``.
         undoes: The run that it undoes; None if it upgrades. Its head is `UNDO_OF` and the head of
             that run.
     """
@@ -110,6 +111,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
     holding_wave: int | None = None
     check_error: str | None = None
     undoes: UUID | None = None
+    max_error_rate: str | None = None
 
     @property
     def held_because(self) -> str | None:
@@ -126,7 +128,12 @@ class MigrationRun(msgspec.Struct, frozen=True):
     @property
     def is_left_to_person(self) -> bool:
         """Whether it holds after a wave, and no check may continue it."""
-        return self.holding_wave is not None and not (self.has_check and self.check_error is None)
+        return self.holding_wave is not None and not (self.is_checked and self.check_error is None)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether a job continues it after each wave, unless a check fails."""
+        return self.has_check or self.max_error_rate is not None
 
     @property
     def state(self) -> RunState:

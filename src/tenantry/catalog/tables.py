@@ -39,6 +39,8 @@ worker = sa.Table(
     # The tenants that it is migrating, and the program: host, process id, release.
     sa.Column("in_work", Records, nullable=False, server_default="[]"),
     sa.Column("program", sa.String, nullable=False, server_default=sa.text("''")),
+    # Its answers to the tenants of each run that is checked by its error rate.
+    sa.Column("answers", Records, nullable=False, server_default="[]"),
 )
 
 tenant = sa.Table(

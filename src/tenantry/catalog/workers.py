@@ -34,6 +34,7 @@ class Report(msgspec.Struct, frozen=True):
         unknown: The tenant servers that its runs need, and its settings lack.
         in_work: The tenants that it is migrating.
         program: Its host, process id and release, as text.
+        answers: Its answers to the tenants of runs that hold until their error rate is checked.
     """
 
     runs: frozenset[UUID] = frozenset()
@@ -41,6 +42,27 @@ class Report(msgspec.Struct, frozen=True):
     unknown: Collection[str] = ()
     in_work: Sequence["InWork"] = ()
     program: str = ""
+    answers: Sequence["WaveAnswers"] = ()
+
+
+class WaveAnswers(msgspec.Struct, frozen=True):
+    """The answers of one process to the tenants of the waves of a run that have ended.
+
+    Attributes:
+        wave: The wave after which the run holds.
+        before: How many the process sent before the run began; it began after some of them.
+        before_errors: How many of them had a status of 5xx.
+        since: How many it has sent since then.
+        is_complete: Whether it counts the answers to all tenants.
+    """
+
+    run_id: UUID
+    wave: int
+    before: int
+    before_errors: int
+    since: int
+    since_errors: int
+    is_complete: bool
 
 
 class InWork(msgspec.Struct, frozen=True):
@@ -67,11 +89,17 @@ class Published(msgspec.Struct, frozen=True):
     away: list[dict[str, Any]]
     in_work: list[dict[str, Any]]
     program: str
+    answers: list[dict[str, Any]]
 
     @property
     def tenants_in_work(self) -> list[InWork]:
         """The tenants that it was migrating; a silent process may have lost them to another."""
         return msgspec.convert(self.in_work, list[InWork])
+
+    def answers_of(self, run_id: UUID, wave: int) -> WaveAnswers | None:
+        """Return its answers to the tenants of a run that holds after *wave*, if it has counted."""
+        answers = msgspec.convert(self.answers, list[WaveAnswers])
+        return next((one for one in answers if (one.run_id, one.wave) == (run_id, wave)), None)
 
     def knows(self, run_id: UUID) -> bool:
         """Return whether the process knows the revisions of a run."""
@@ -101,7 +129,7 @@ class _Now(msgspec.Struct, frozen=True):
 
 _now = database_clock_ms()
 _NOW = Statement(sa.select(_now.label("now_ms")), _Now)
-_reported = {"seen_at_ms": _now, **parameters("runs", "away", "in_work", "program")}
+_reported = {"seen_at_ms": _now, **parameters("runs", "away", "in_work", "program", "answers")}
 _BEAT = Statement[Any](
     insert(worker)
     .values(id=sa.bindparam("id"), **_reported)
@@ -148,9 +176,9 @@ async def beat(
     ]
     away += [{"server": name, "ms": None} for name in report.unknown]
     in_work = [msgspec.to_builtins(one) for one in report.in_work]
-    await session.execute(
-        _BEAT, id=worker_id, runs=runs, away=away, in_work=in_work, program=report.program
-    )
+    answers = [msgspec.to_builtins(one) for one in report.answers]
+    values = {"away": away, "in_work": in_work, "program": report.program, "answers": answers}
+    await session.execute(_BEAT, id=worker_id, runs=runs, **values)
     await session.execute(_CORRECT)
 
 

@@ -91,6 +91,7 @@ async def plan(
     hold: run_options.Hold = False,
     hold_after: run_options.HoldAfter = None,
     hold_check: run_options.HoldCheck = False,
+    max_error_rate: run_options.MaxErrorRate = None,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
     rehearse: Annotated[
@@ -119,6 +120,7 @@ async def plan(
             hold=hold,
             hold_after=hold_after,
             hold_check=hold_check,
+            max_error_rate=max_error_rate,
         )
         preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
     _show_preview(preview, rehearsed=rehearse, as_json=as_json)
@@ -140,6 +142,7 @@ def migrate_fleet(
     hold: run_options.Hold = False,
     hold_after: run_options.HoldAfter = None,
     hold_check: run_options.HoldCheck = False,
+    max_error_rate: run_options.MaxErrorRate = None,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
     plan: run_options.PlanId = None,
@@ -166,6 +169,7 @@ def migrate_fleet(
             hold=hold,
             hold_after=hold_after,
             hold_check=hold_check,
+            max_error_rate=max_error_rate,
             plan=plan,
         )
 
@@ -186,6 +190,7 @@ def undo(
     hold: run_options.Hold = False,
     hold_after: run_options.HoldAfter = None,
     hold_check: run_options.HoldCheck = False,
+    max_error_rate: run_options.MaxErrorRate = None,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
     plan: run_options.PlanId = None,
@@ -216,6 +221,7 @@ def undo(
             hold=hold,
             hold_after=hold_after,
             hold_check=hold_check,
+            max_error_rate=max_error_rate,
             plan=plan,
         )
         return replace(chosen, undoes=read_id(run, MigrationRunNotFound))

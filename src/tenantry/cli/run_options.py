@@ -64,6 +64,14 @@ HoldCheck = Annotated[
     bool,
     typer.Option("--hold-check", help="After each wave, hold until TENANTRY_WAVE_CHECK succeeds."),
 ]
+MaxErrorRate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N%",
+        help="Hold after a wave when more of the answers to its tenants are 5xx than before the "
+        "run, by this percentage; else continue.",
+    ),
+]
 Label = Annotated[str | None, typer.Option(help="A label for the run, also in the audit log.")]
 OnlyBehind = Annotated[
     bool,
@@ -101,6 +109,7 @@ async def options_of(
     hold: bool = False,
     hold_after: Sequence[int] | None = None,
     hold_check: bool = False,
+    max_error_rate: str | None = None,
     plan: str | None = None,
 ) -> RunOptions:
     """Return the options of a run; `fleet` checks them.
@@ -129,6 +138,7 @@ async def options_of(
         only_behind=only_behind,
         where=where,
         hold=CHECK if hold_check else hold_after or hold,
+        max_error_rate=max_error_rate,
     )
 
 

@@ -25,6 +25,7 @@ COMMAND_LINE = "cli:"
 _MEMBERS = {
     "retry_of": "retryOf",
     "max_failures": "maxFailures",
+    "max_error_rate": "maxErrorRate",
     "tenant_ids": "tenantIds",
     "wave_max_failures": "waveMaxFailures",
 }

@@ -211,6 +211,7 @@ class Fleet:
             wave_details=[wave for _, wave in sized],
             holds=holds,
             has_check=options.hold == CHECK,
+            max_error_rate=options.max_error_rate,
         )
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)

@@ -36,6 +36,7 @@ Hold = bool | Sequence[int] | Literal["check"]
 operator's check succeeds."""
 
 _PERCENTAGE = re.compile(r"(100|[0-9]{1,2})%")
+_RATE = re.compile(r"100%|[0-9]{1,2}([.][0-9]{1,3})?%")
 
 
 class BadRunOptions(Invalid):
@@ -68,6 +69,9 @@ class RunOptions:
             those that failed in their latest attempt. No other tenant's database is opened.
         hold: After which waves the run holds, until it is continued: see `Hold`. It does not hold
             after the last one.
+        max_error_rate: After each wave, the run holds if a larger share of the answers to its
+            tenants have a status of 5xx: a percentage such as ``1%`` or ``0.5%``. Else it
+            continues. `hold` may be only `CHECK`, which is then checked too.
         undoes: Undo this run, which has ended, in the tenants where it has applied revisions.
         where: Only the tenants that this expression selects, such as ``plan=free and region=eu``.
             With `tenant_ids` or `retry_of` too, those that are both.
@@ -84,6 +88,7 @@ class RunOptions:
     only_behind: bool = False
     hold: Hold = False
     undoes: UUID | None = None
+    max_error_rate: str | None = None
     where: str | None = None
 
     def check(self) -> None:
@@ -107,6 +112,8 @@ class RunOptions:
         if self.waves is not None:
             _check_waves(self.waves)
         self._check_order_and_holds()
+        if self.max_error_rate is not None:
+            self._check_error_rate(self.max_error_rate)
 
     def _check_order_and_holds(self) -> None:
         count, budgets = len(self.waves or ()), self.wave_max_failures or ()
@@ -122,6 +129,16 @@ class RunOptions:
         # An empty list is wrong, like a number of no wave.
         if numbers is not None and not all(0 < one <= count for one in numbers or (0,)):
             raise BadRunOptions(f"`hold` must hold numbers of `waves`: 1 to {count}.")
+
+    def _check_error_rate(self, rate: str) -> None:
+        if not _RATE.fullmatch(rate):
+            raise BadRunOptions('`maxErrorRate` must be a percentage: "1%" or "0.5%".')
+        if not self.waves:
+            raise BadRunOptions("`maxErrorRate` needs `waves`.")
+        if self.hold not in (False, CHECK):
+            raise BadRunOptions(
+                "`maxErrorRate` continues the run without a person: leave out `hold`."
+            )
 
     @property
     def named_waves(self) -> tuple[str, ...]:
@@ -154,7 +171,7 @@ class RunOptions:
         """Return the numbers of those of `sized_waves` after which the run holds."""
         ends = self._wave_ends(total, named)
         sizes = sorted(set(ends) - {0})
-        if self.hold in (True, CHECK):
+        if self.hold in (True, CHECK) or self.max_error_rate is not None:
             return list(range(1, len(sizes)))
         numbers = () if isinstance(self.hold, bool | str) else self.hold
         held = {ends[one - 1] for one in numbers}

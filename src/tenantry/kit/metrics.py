@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
 from typing import Protocol
+from uuid import UUID
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -22,12 +23,15 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from tenantry.kit.access_log import SERVER_ERROR
 from tenantry.kit.clock import utc_now
 from tenantry.kit.release import VERSION
 
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 OTHER_METHOD = "-"
+# A process remembers about 200 bytes for each tenant that has sent it a request.
+TENANTS_COUNTED_MAX = 100_000
 
 # The labels of the counters; a run with a failed tenant counts as failed.
 SUCCESS, FAILED = "success", "failed"
@@ -69,6 +73,26 @@ class Pool(Protocol):
         """How many of them are unused."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers of this process to requests of tenants since it began, never published by tenant.
+
+    Tenants are integers, because UUID.__hash__ is slow Python code. After `TENANTS_COUNTED_MAX`
+    tenants, further ones are not counted.
+
+    Attributes:
+        counts: How many answers each tenant has got.
+        errors: How many of them had a status of 5xx; without those that got none.
+    """
+
+    counts: dict[int, int] = field(default_factory=dict)
+    errors: dict[int, int] = field(default_factory=dict)
+
+    def copy(self) -> "Answers":
+        """Return the answers until now."""
+        return Answers(self.counts.copy(), self.errors.copy())
+
+
 @dataclass(slots=True)
 class _Durations:
     """The histogram of the durations of requests to one endpoint."""
@@ -91,9 +115,11 @@ class Metrics(Collector):
     Attributes:
         registry: The registry of prometheus-client; not its global one.
         fleet: The state of the service; None if it is not known.
+        answers: The answers to each tenant; not part of the metrics.
     """
 
     def __init__(self) -> None:
+        self.answers = Answers()
         self._requests: dict[tuple[str, str, int], _Requests] = {}
         self._durations: dict[tuple[str, str], _Durations] = {}
         # Zeros are included, so that the first failure is an increase.
@@ -110,11 +136,19 @@ class Metrics(Collector):
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
 
-    def count_request(self, method: str, route: str, status: int, ms: float) -> None:
-        """Count one request, by the path template of its endpoint.
+    def count_request(
+        self, method: str, route: str, status: int, ms: float, tenant: UUID | None = None
+    ) -> None:
+        """Count one request, by the path template of its endpoint, and by its *tenant* if known.
 
         The *route* of all unknown paths is one constant.
         """
+        if tenant is not None:
+            counts, errors, key = self.answers.counts, self.answers.errors, tenant.int
+            if key in counts or len(counts) < TENANTS_COUNTED_MAX:
+                counts[key] = counts.get(key, 0) + 1
+                if status >= SERVER_ERROR:
+                    errors[key] = errors.get(key, 0) + 1
         requests = self._requests.get((method, route, status))
         if requests is None:
             requests = self._first(method, route, status)

@@ -55,6 +55,7 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     only_behind: bool = False
     where: str | UnsetType = UNSET
     hold: bool | list[int] | Literal["check"] = False
+    max_error_rate: str | UnsetType = UNSET
     dry_run: bool = False
     rehearse: bool = False
     plan_id: UUID | None = field(name="plan", default=None)

@@ -15,7 +15,13 @@ from tenantry.schemas.migrations import Details
 from tenantry.schemas.previews import MigrationPreviewDetailResponse, PendingRevisionResponse
 
 # Options that earlier releases have not stored.
-_LATER = {"order": CREATION, "wave_max_failures": None, "hold": False, "where": None}
+_LATER = {
+    "order": CREATION,
+    "wave_max_failures": None,
+    "hold": False,
+    "max_error_rate": None,
+    "where": None,
+}
 
 
 class PlanPageRequest(PageRequest, frozen=True):
@@ -40,6 +46,7 @@ class PlanResponse(Schema, frozen=True):
         order: The order of the tenants that no wave names.
         wave_max_failures: The failure budget of each wave, as it was requested; null by default.
         max_failures: The failure budget, as it was requested; null without a limit.
+        max_error_rate: Above which error rate the run holds after a wave; null without a limit.
         only_behind: Whether tenants at the head are left out.
         hold: After which waves the run holds: all, none, those with these numbers, or, with
             `check`, all until the operator's check succeeds.
@@ -64,6 +71,7 @@ class PlanResponse(Schema, frozen=True):
     max_failures: int | str | None
     only_behind: bool
     hold: bool | list[int] | Literal["check"]
+    max_error_rate: str | None
     retry_of: UUID | None
     undoes: UUID | None
     where: str | None

@@ -101,6 +101,7 @@ def show_plan(plan: StoredPlan, causes: Sequence[PlanCause], tenants: Sequence[P
         "order": options.get("order") if waves else None,
         "failures of waves": " ".join(map(str, options.get("wave_max_failures") or ())) or None,
         "failures allowed": None if failures is None else str(failures),
+        "error rate allowed": options.get("max_error_rate"),
         "run": plan.run_id,
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})

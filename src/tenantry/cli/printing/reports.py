@@ -150,6 +150,7 @@ def show_run(found: Found) -> None:
         "stopped": run.stop_reason,
         "plan": run.plan_id,
         "holds after": f"wave {', '.join(map(str, run.holds))}" if run.holds else None,
+        "error rate allowed": run.max_error_rate,
         "holding": run.held_because,
         "undoes": run.undoes,
         "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
