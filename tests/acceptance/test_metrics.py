@@ -28,7 +28,7 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from testkit import raw_sql
 from testkit.programs import free_port, only_line, run, running
-from tests.acceptance.support import LOGIN, MIGRATE_ALL, database_of
+from tests.acceptance.support import LOGIN, MIGRATE_ALL, PROFILE, database_of, lost, session
 from tests.conftest import PASSWORD, World
 
 METRICS = "/metrics"
@@ -140,6 +140,24 @@ class TestMetrics:
         assert value(after, f"{lasted}_count", **route) == 2
         assert value(after, f"{lasted}_bucket", le="+Inf", **route) == 2
         assert 0 < value(after, f"{lasted}_sum", **route) < 60
+
+    async def test_count_the_5xx_of_each_tenant_for_runs_but_show_no_tenant(self, world: World):
+        """Also those of a broken database; a caller without a tenant is counted for none."""
+        acme, globex = world.acme, world.globex
+        clients = [await session(world, one) for one in (acme, globex)]
+        before = world.services.metrics.answers.copy()
+        with lost(database_of(world, acme.tenant)):
+            for client in clients:
+                await client.get(PROFILE)
+        await world.stranger().get(PROFILE)
+
+        found = world.services.metrics.answers
+        for one, errors in ((acme, 1), (globex, 0)):
+            key = one.tenant.id.int
+            assert found.counts[key] == before.counts[key] + 1
+            assert found.errors.get(key, 0) == errors
+        assert len(found.counts) == 2
+        assert str(acme.tenant.id) not in await scraped(world)
 
     async def test_count_what_is_no_endpoint_as_one(self, world: World):
         """Invented paths and methods are not stored: they would fill the memory."""
