@@ -21,12 +21,9 @@ from tenantry.kit.errors import Invalid
 from tenantry.kit.hook_settings import Hooks
 from tenantry.kit.secrets import fault_of_secret_key
 from tenantry.kit.server_settings import DatabaseUrl, TenantServer, TenantServers
+from tenantry.kit.setting_types import PREFIX
 
-PREFIX = "TENANTRY_"
-# Variables of the test suite; processes that it starts inherit them.
-TEST_PREFIX = "TENANTRY_TEST_"
 ENV_FILE = ".env"
-QUOTATION_MARKS = ('"', "'")
 SERVER_DEFAULT = "default"
 # The local address of a server that listens on every address.
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
@@ -369,7 +366,10 @@ def read_settings(**overrides: object) -> Settings:
         BadSettings: A setting is invalid or in quotation marks, or a ``TENANTRY_*`` name is
             unknown: otherwise a mistyped name would silently have no effect.
     """
-    _check_environment({**_read_file(), **os.environ})  # noqa: TID251 - here they are read
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    environment = {**_read_file(), **os.environ}  # noqa: TID251 - here they are read
+    if (fault := setting_types.fault_of_environment(environment, known)) is not None:
+        raise BadSettings(fault)
     try:
         return Settings(**{k: v for k, v in overrides.items() if v is not None})  # type: ignore[arg-type]
     except ValidationError as error:
@@ -381,22 +381,6 @@ def _read_file() -> dict[str, str | None]:
         return setting_types.read_env_file(Path(ENV_FILE))
     except setting_types.BadEnvFile as error:
         raise BadSettings(str(error)) from error
-
-
-def _check_environment(environment: Mapping[str, str | None]) -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
-    for name in sorted(environment):
-        upper = name.upper()
-        if upper.startswith(PREFIX) and not upper.startswith(TEST_PREFIX) and upper not in known:
-            raise BadSettings(
-                f"{name} is not a setting of Tenantry (see docs/reference/settings.md)."
-            )
-        value = environment[name] or ""
-        if upper in known and value[:1] in QUOTATION_MARKS and value[-1:] == value[:1]:
-            raise BadSettings(
-                f"{name} is in quotation marks, which would be part of it: remove them "
-                "(`docker run --env-file` and Kubernetes keep them; a shell and .env do not)."
-            )
 
 
 def _explain(error: Mapping[str, object]) -> str:

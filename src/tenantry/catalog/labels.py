@@ -47,7 +47,7 @@ def labels_after(labels: Mapping[str, str], changes: Iterable[str]) -> dict[str,
         key, is_set, value = change.partition("=")
         if is_set:
             after[key] = value
-        elif not (key.endswith("-") and after.pop(key[:-1], None)):
+        elif not (key.endswith("-") and after.pop(key[:-1], "")):
             raise BadLabels(
                 f"{shown(change)} must be KEY=VALUE, or KEY- with the key of a label to remove."
             )

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import shlex
+from collections.abc import Collection, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +14,11 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
 from tenantry.kit.sizes import LIMIT_BYTES_MIN, bytes_of, mark_of, shown_size
+
+PREFIX = "TENANTRY_"
+# Variables of the test suite; processes that it starts inherit them.
+TEST_PREFIX = "TENANTRY_TEST_"
+QUOTATION_MARKS = ('"', "'")
 
 
 def _proxy_addresses(text: str) -> str:
@@ -87,3 +93,20 @@ def read_env_file(path: Path) -> dict[str, str | None]:
                 "write NAME=value, and close every quotation mark."
             )
     return dotenv_values(stream=StringIO(text))
+
+
+def fault_of_environment(
+    environment: Mapping[str, str | None], known: Collection[str]
+) -> str | None:
+    """Return what is wrong with the variables of Tenantry, of which some are *known*; or None."""
+    for name in sorted(environment):
+        upper = name.upper()
+        if upper.startswith(PREFIX) and not upper.startswith(TEST_PREFIX) and upper not in known:
+            return f"{name} is not a setting of Tenantry (see docs/reference/settings.md)."
+        value = environment[name] or ""
+        if upper in known and value[:1] in QUOTATION_MARKS and value[-1:] == value[:1]:
+            return (
+                f"{name} is in quotation marks, which would be part of it: remove them "
+                "(`docker run --env-file` and Kubernetes keep them; a shell and .env do not)."
+            )
+    return None
