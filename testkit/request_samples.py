@@ -118,6 +118,7 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "gracePeriodSeconds": 60,
         "sizeBytesMax": 10**9,
         "tags": ["changed"],
+        "labels": {"plan": "changed"},
         "jsonrpc": "2.0",
         "method": "ping",
         "params": {},

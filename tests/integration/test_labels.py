@@ -1,8 +1,10 @@
 """Labels of tenants, and the language that selects tenants."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +32,8 @@ from tests.acceptance.support import MIGRATE_ALL, TENANTS, ok, patch_tenant, ref
 from tests.conftest import PASSWORD, World, provision
 from tests.contracts.ledger import sync_engine
 from tests.integration.gates import tenants as made_tenants
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -210,6 +214,13 @@ class TestWhere:
         with pytest.raises(Invalid) as refusal:
             condition_of(where)
         assert message in str(refusal.value)
+
+    def test_is_documented_by_examples_that_are_right(self):
+        page = (ROOT / "docs" / "labels.md").read_text()
+        examples = re.findall(r"^\| `(.+?)` \|", page.partition("## Where")[2], re.MULTILINE)
+        assert len(examples) == 12
+        for one in examples:
+            condition_of(one)
 
     def test_may_have_as_many_parts_as_its_bounds(self):
         condition_of("not " * (DEPTH_MAX - 1) + "failing")

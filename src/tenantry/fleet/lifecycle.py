@@ -146,10 +146,7 @@ class Lifecycle:
         """
         if name is not None:
             checked_name(name)
-        if size_bytes_max and size_bytes_max < LIMIT_BYTES_MIN:
-            raise BadSizeLimit(
-                f"The size limit must be 0, or at least {shown_size(LIMIT_BYTES_MIN)}."
-            )
+        _check_size_limit(size_bytes_max)
         keys = None if module_keys is None else modules.checked_keys(module_keys)
         labels = None if labels is None else checked_labels(labels)
         becomes = msgspec.structs.replace(
@@ -316,3 +313,8 @@ def checked_name(name: str) -> str:
         BadText: It breaks a rule.
     """
     return checked_label("name", name, chars_max=NAME_CHARS_MAX)
+
+
+def _check_size_limit(size_bytes: int | None) -> None:
+    if size_bytes and size_bytes < LIMIT_BYTES_MIN:
+        raise BadSizeLimit(f"The size limit must be 0, or at least {shown_size(LIMIT_BYTES_MIN)}.")
