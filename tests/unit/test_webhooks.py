@@ -85,6 +85,13 @@ async def test_an_endpoint_that_is_away_is_an_error_at_once():
             await webhooks.post(f"http://127.0.0.1:{port}/", {}, BODY)
 
 
+async def test_an_answer_that_changes_the_protocol_is_an_error(hooked: Endpoint):
+    answer = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"
+    hooked.answers = [lambda handler: handler.wfile.write(answer)]
+    with pytest.raises(ValueError, match="HTTP"):
+        await webhooks.post(hooked.url, {}, BODY)
+
+
 async def test_an_answer_that_is_not_http_is_an_error(hooked: Endpoint):
     hooked.answers = [lambda handler: handler.wfile.write(b"SSH-2.0-OpenSSH\r\n\r\n")]
     with pytest.raises(ValueError, match="HTTP"):

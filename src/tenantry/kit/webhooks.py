@@ -79,7 +79,7 @@ async def _status(reader: asyncio.StreamReader) -> int:
             raise ConnectionResetError("no answer")
         try:
             parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise ValueError("the answer is not HTTP") from error
     return answer.status
 
