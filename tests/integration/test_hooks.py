@@ -16,9 +16,10 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import notices, outbox, workers
+from tenantry.catalog import notices, outbox, run_tenants, runs, workers
 from tenantry.catalog.outbox import Notice
 from tenantry.catalog.pace import Pace
+from tenantry.catalog.runs import Outcome
 from tenantry.catalog.tenants import get_by_name
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
@@ -72,6 +73,11 @@ async def migrated(services: Services, options: RunOptions = EVERY_ACTIVE_TENANT
     run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada", options=options)
     await services.fleet.wait(run_id)
     return run_id
+
+
+async def _hold(services: Services, run_id: UUID, reason: str | None) -> None:
+    async with services.catalog.begin() as session:
+        await notices.hold(session, services.catalog.subscribed, run_id, reason, now=utc_now())
 
 
 async def told_of(hooked: Endpoint, count: int) -> list[dict[str, Any]]:
@@ -146,17 +152,30 @@ class TestRun:
     async def test_notifies_of_holding_only_when_it_begins_to(
         self, told: Settings, hooked: Endpoint
     ):
-        async with tenants(told) as services:
-            run_id = await migrated(services)
+        async with tenants(told, works=False) as services:
+            ctx = system_context("ada")
+            run_id = await services.fleet.plan(ctx, triggered_by="ada")
             for reason in ("a.", "b.", None, "c."):
-                async with services.catalog.begin() as session:
-                    await notices.hold(
-                        session, services.catalog.subscribed, run_id, reason, now=utc_now()
-                    )
+                await _hold(services, run_id, reason)
+        async with open_services(told, pace=QUICK):
             messages = await told_of(hooked, 4)
 
-        assert [one["data"].get("reason") for one in messages] == [None, None, "a.", "c."]
-        assert messages[2]["data"]["text"] == f"Migration run {run_id}: holding: a."
+        assert [one["data"].get("reason") for one in messages] == [None, "a.", "c.", None]
+        assert messages[1]["data"]["text"] == f"Migration run {run_id}: holding: a."
+
+    async def test_that_has_ended_notifies_of_nothing_more(self, told: Settings, hooked: Endpoint):
+        """Another process may find late that it has not the files, or end a tenant again."""
+        async with tenants(told) as services:
+            run_id = await migrated(services)
+            await told_of(hooked, 2)
+
+            await _hold(services, run_id, "No files.")
+            ended = [Outcome(one) for one in await runs.ended(services.catalog, run_id)]
+            async with services.catalog.begin() as session:
+                again = await run_tenants.record(session, ended, new_id())
+
+            assert again.notices == []
+            assert (await delivered(services)).counts.delivered == 2
 
     async def test_notifies_in_the_transaction_of_its_outcomes(
         self, told: Settings, hooked: Endpoint, faults: Faults

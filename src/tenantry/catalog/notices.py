@@ -30,7 +30,10 @@ _run = migration_run.c
 _held = sa.bindparam("reason", type_=sa.String)
 _set_held = sa.update(migration_run).values(held_reason=_held).where(_run.id == sa.bindparam("run"))
 _HOLD = Statement[Any](_set_held.where(_run.held_reason.is_distinct_from(_held)))
-_BEGIN_HOLD = Statement(_set_held.where(_run.held_reason.is_(None)).returning(_run.id), RowId)
+_may_start = sa.and_(_run.finished_at.is_(None), _run.stop_reason.is_(None))
+_BEGIN_HOLD = Statement(
+    _set_held.where(_run.held_reason.is_(None), _may_start).returning(_run.id), RowId
+)
 
 
 def of_run(before: Progress, after: Progress, ended: Sequence[Outcome] = ()) -> list[Notice]:
@@ -41,7 +44,7 @@ def of_run(before: Progress, after: Progress, ended: Sequence[Outcome] = ()) -> 
         text = f"the first tenant has failed: {failed.tenant_name}: {failed.cause}"
         more = {"tenantName": failed.tenant_name, "cause": failed.cause}
         found.append(_notice(RUN_FIRST_FAILURE, after, text, **more))
-    if after.finished_at is not None:
+    if after.finished_at is not None and before.finished_at is None:
         text = f"ended, {after.state.value}: {_counts(after)}"
         found.append(_notice(RUN_ENDED, after, text, stopReason=after.stop_reason))
     elif (
@@ -81,7 +84,7 @@ async def hold(
 ) -> None:
     """Store, in a transaction, why no process works on a run with a plan; None when one does.
 
-    Targets are notified if it was not held before.
+    Targets are notified if it was not held before, and has not ended or been stopped meanwhile.
     """
     if reason is None or not await session.fetch_one(_BEGIN_HOLD, run=run_id, reason=reason):
         await session.execute(_HOLD, run=run_id, reason=reason)
