@@ -118,7 +118,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
         """Why it is holding; None if it is not, has ended, or is being stopped."""
         if self.finished_at is not None or self.stop_reason is not None:
             return None
-        if self.holding_wave is None or self.held_reason is not None:
+        if self.holding_wave is None:
             return self.held_reason
         ended = f"Wave {self.holding_wave} of {len(self.waves or ())} has ended."
         if not self.is_left_to_person:
