@@ -62,8 +62,10 @@ def _request(url: str, variables: dict[str, str]) -> tuple[int, bytes]:
             return 0, response.read(OUTPUT_BYTES_MAX)
     except urllib.error.HTTPError as error:
         return 1, b"status %d. " % error.code + error.read(OUTPUT_BYTES_MAX)
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except OSError as error:
         return 1, str(getattr(error, "reason", error)).encode()
+    except (ValueError, http.client.HTTPException):
+        return 1, b"no answer in HTTP"  # the text of these errors can contain the URL
 
 
 def main() -> None:

@@ -80,7 +80,7 @@ class Hook(BaseModel, frozen=True, hide_input_in_errors=True, extra="forbid"):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        _check_url(self.url.get_secret_value(), allow_http=self.allow_http)
+        check_url(self.url.get_secret_value(), allow_http=self.allow_http)
         if self.secret_file is not None and self.secret.get_secret_value():
             raise ValueError("secret and secret_file are both given: remove one")
         if self.key is None and self.format == "standard":
@@ -104,7 +104,8 @@ class Hook(BaseModel, frozen=True, hide_input_in_errors=True, extra="forbid"):
         return f"{parts.scheme}://{parts.netloc}"
 
 
-def _check_url(url: str, *, allow_http: bool) -> None:
+def check_url(url: str, *, allow_http: bool) -> None:
+    """Check where messages are sent to. The error says what is wrong, without the URL."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

@@ -13,6 +13,7 @@ from dotenv.parser import parse_stream
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
+from tenantry.kit.hook_settings import check_url
 from tenantry.kit.sizes import LIMIT_BYTES_MIN, bytes_of, mark_of, shown_size
 
 PREFIX = "TENANTRY_"
@@ -44,8 +45,12 @@ def _mark_text(text: str) -> str:
 
 
 def _command(command: SecretStr) -> SecretStr:
+    text = command.get_secret_value()
+    if text.startswith(("http://", "https://")):
+        check_url(text, allow_http=True)
+        return command
     try:
-        shlex.split(command.get_secret_value())
+        shlex.split(text)
     except ValueError as error:
         raise ValueError(f"is no command ({error})") from None
     return command
