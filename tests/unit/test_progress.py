@@ -114,7 +114,7 @@ class TestHolds:
         assert (run.holding_wave, run.state) == (None, RunState.STOPPING)
 
     def test_after_a_wave_that_was_once_without_files_says_how_it_goes_on(self):
-        """A process that was slow can have stored this before another one ended the wave."""
+        """A slow process can have stored this before another one ended the wave."""
         run, _ = after(msgspec.structs.replace(run_of(2, waves=[1, 2]), holds=[1]), 1)
         run = msgspec.structs.replace(run, held_reason="No running process has the files.")
         assert run.held_because == "Wave 1 of 2 has ended. Continue or cancel the run."

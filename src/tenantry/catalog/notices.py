@@ -84,7 +84,7 @@ async def hold(
 ) -> None:
     """Store, in a transaction, why no process works on a run with a plan; None when one does.
 
-    Targets are notified if it was not held before, and has not ended or been stopped meanwhile.
+    Targets are notified if it was not held before, and has neither ended nor been stopped.
     """
     if reason is None or not await session.fetch_one(_BEGIN_HOLD, run=run_id, reason=reason):
         await session.execute(_HOLD, run=run_id, reason=reason)
