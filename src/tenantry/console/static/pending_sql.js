@@ -25,7 +25,7 @@ export function pendingSql(revisions) {
         one.sql !== null && el("span", { class: "unfold" }),
       ),
       one.findings.length > 0 && findingsOf(one),
-      one.lost.length > 0 && lossesOf(one),
+      one.lost?.length > 0 && lossesOf(one), // earlier releases have none
       one.sql === null
         ? el(
             "p",
