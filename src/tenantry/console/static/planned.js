@@ -101,7 +101,6 @@ function planFacts(plan) {
     By: plan.actor,
     "Order in the waves": plan.waves === null ? undefined : plan.order,
     "Failures that each wave allows": plan.waveMaxFailures?.join(", "),
-    "Error rate that each wave allows": plan.maxErrorRate ?? undefined,
     "Can be started until": time(plan.expiresAt),
   });
 }
