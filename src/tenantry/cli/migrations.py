@@ -212,7 +212,6 @@ def undo(
         chosen = await run_options.options_of(
             catalog,
             named=tenant,
-            retry=None,
             waves=wave,
             order=order,
             wave_max_failures=wave_max_failures,

@@ -98,7 +98,7 @@ async def options_of(
     catalog: Catalog,
     *,
     named: Sequence[str] | None,
-    retry: str | None,
+    retry: str | None = None,
     waves: Sequence[str] | None = None,
     order: str = CREATION,
     wave_max_failures: Sequence[str] | None = None,
