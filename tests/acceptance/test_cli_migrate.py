@@ -522,7 +522,7 @@ class TestMigrateOptions:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("--wave", "size=1"), "`waves`"),
+            (("--wave", "size>1"), "`waves`"),
             (("--order", "size", "--wave", "1"), "`order`"),
             (("--wave-max-failures", "0"), "`waveMaxFailures`"),
             (("--wave", "0"), "`waves`"),

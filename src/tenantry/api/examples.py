@@ -46,6 +46,7 @@ _BY_NAME: Mapping[str, Any] = {
     "keys": [
         {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": ID, "x": "11q…"}
     ],
+    "labels": {"plan": "free"},
     "mcp-method": "tools/call",
     "mcp-name": "list_posts",
     "mcp-protocol-version": "2026-07-28",
