@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import run_claims, run_tenants, runs
+from tenantry.catalog import holds, run_claims, run_tenants, runs
 from tenantry.catalog.pace import Pace
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import active_runs, outcomes
@@ -59,11 +59,11 @@ class TestClaim:
         await provision(services, "acme")
         raised = []
 
-        def fail(*_: Any) -> None:
+        def fail(*_: Any, **__: Any) -> None:
             raised.append(True)
             raise RuntimeError
 
-        faults.before(runs, "unfinished", fail, once=True)
+        faults.before(holds, "workable", fail, once=True)
         async with asyncio.timeout(SECONDS_MAX):
             run = await services.fleet.wait(await plan(services))
 
