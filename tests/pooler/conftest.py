@@ -3,6 +3,7 @@
 from tests.integration.conftest import (
     _folder,
     _make_migrator,
+    _new_tenant,
     _postgresql_tenant,
     _rig,
     _sqlite_tenant,
@@ -12,6 +13,7 @@ from tests.integration.conftest import (
 __all__ = [
     "_folder",
     "_make_migrator",
+    "_new_tenant",
     "_postgresql_tenant",
     "_rig",
     "_sqlite_tenant",
