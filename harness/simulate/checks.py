@@ -1,0 +1,319 @@
+"""What must hold after each transaction, and at the end of a history."""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from harness.simulate.clock import CLOCK
+from harness.simulate.process import Process
+from harness.simulate.store import Store
+from harness.simulate.world import World, applied_by
+from tenantry.catalog.workers import NO_WORKER, SILENCE_MS
+
+START_SECONDS_MAX = 0.5
+"""After a stop, a process that has not read it may begin a tenant for so long."""
+ENDED = {"done", "failed", "kept"}
+_NO_WORKER = NO_WORKER.hex
+
+
+class Violated(AssertionError):
+    """Something that must hold does not."""
+
+
+class Run(NamedTuple):
+    """A row of `migration_run`."""
+
+    id: str
+    total: int
+    successes: int
+    failures: int
+    finished_at: str | None
+    stop_reason: str | None
+    waves: str | None
+    max_failures: int | None
+    wave_failed_max: int | None
+    holding_wave: int | None
+    unopened: int
+    planner: str | None
+
+
+class Item(NamedTuple):
+    """A row of `tenant_migration`."""
+
+    run: str
+    tenant: str
+    state: str
+    worker: str | None
+    finished_at: str | None
+    applied: str | None
+    error: str | None
+    database: str
+
+
+class Job(NamedTuple):
+    """A row of `job`."""
+
+    id: str
+    kind: str
+    state: str
+    worker: str | None
+    database: str | None
+    error: str | None
+    finished_at: str | None
+
+
+class Rows(NamedTuple):
+    """The rows that are checked, by their keys, and the last heartbeats."""
+
+    runs: Mapping[str, Run]
+    items: Mapping[tuple[str, str], Item]
+    jobs: Mapping[str, Job]
+    seen_ms: Mapping[str, int]
+
+
+_RUNS = (
+    "SELECT id, total_count, success_count, failed_count, finished_at, stop_reason, waves,"
+    " max_failures, wave_failed_max, holding_wave, unopened_count, planner_id FROM migration_run"
+)
+_ITEMS = (
+    "SELECT run_id, tenant_id, state, worker_id, finished_at, applied, error, database_name"
+    " FROM tenant_migration"
+)
+_JOBS = "SELECT id, kind, state, worker_id, database_name, error, finished_at FROM job"
+_WORKERS = "SELECT id, seen_at_ms FROM worker"
+
+
+def read(raw: sqlite3.Connection) -> Rows:
+    """Return the rows as they are now."""
+    runs = map(Run._make, raw.execute(_RUNS))
+    items = map(Item._make, raw.execute(_ITEMS))
+    jobs = map(Job._make, raw.execute(_JOBS))
+    return Rows(
+        {one.id: one for one in runs},
+        {(one.run, one.tenant): one for one in items},
+        {one.id: one for one in jobs},
+        dict(raw.execute(_WORKERS).fetchall()),
+    )
+
+
+class Checks:
+    """Compares the rows after each transaction with those before.
+
+    Attributes:
+        steps: How many transactions have changed something.
+        promised_runs: The runs whose start was confirmed, with the number of their tenants.
+        promised_jobs: The jobs whose queueing was confirmed.
+        note: Called with what each transaction has changed, if that is wanted.
+    """
+
+    def __init__(self, store: Store, world: World, processes: Mapping[str, Process]) -> None:
+        self._store, self._world, self._processes = store, world, processes
+        self._rows = read(store.raw)
+        self._stopped_at: dict[str, float] = {}
+        self._started: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._job_databases: dict[str, str] = {}
+        self.steps = 0
+        self.promised_runs: dict[UUID, int] = {}
+        self.promised_jobs: set[UUID] = set()
+        self.note: Callable[[str], None] | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The rows after the last transaction."""
+        return self._rows
+
+    def committed(self, process: str) -> None:
+        """Check what a transaction of a process has changed."""
+        self.steps += 1
+        before, after = self._rows, read(self._store.raw)
+        self._rows = after
+        if self.note is not None:
+            self.note(f"{CLOCK.now:8.3f} {process}: {_changes(before, after)}")
+        own = self._processes[process].worker_id.hex
+        counts = self._check_items(before, after, own)
+        for run in after.runs.values():
+            self._check_run(before.runs.get(run.id), run, counts[run.id])
+        _expect(before.runs.keys() - after.runs.keys() <= _hidden(before), "a shown run is gone")
+        self._check_jobs(before, after, own)
+
+    def started(self, run_id: UUID, database: str, process: str) -> None:
+        """Check that a process may begin the migration of a tenant now."""
+        run = self._rows.runs.get(run_id.hex)
+        found = [
+            one
+            for one in self._rows.items.values()
+            if (one.run, one.database) == (run_id.hex, database)
+        ]
+        _expect(run is not None and len(found) == 1, "a tenant of no run is migrated")
+        assert run is not None
+        _expect(run.planner is None, "a tenant of a run that is being planned is migrated")
+        _expect(found[0].state != "Waiting", "a tenant that waits for its wave is migrated")
+        starters = self._started[run_id.hex, database]
+        stopped_at = self._stopped_at.get(run_id.hex)
+        if process not in starters and stopped_at is not None:
+            is_late = CLOCK.now > stopped_at + START_SECONDS_MAX
+            was_frozen = self._processes[process].thawed_at >= stopped_at
+            _expect(not is_late or was_frozen, "a tenant is started after the stop of its run")
+        starters.add(process)
+
+    def has_ended(self) -> bool:
+        """Return whether every run and every job has ended."""
+        rows = self._rows
+        return all(run.finished_at is not None for run in rows.runs.values()) and all(
+            one.state in ENDED for one in rows.jobs.values()
+        )
+
+    def at_the_end(self) -> None:
+        """Check that nothing was lost, and that nothing is left."""
+        rows = self._rows
+        for run_id, total in self.promised_runs.items():
+            found = rows.runs.get(run_id.hex)
+            _expect(found is not None and found.total == total, "a confirmed run is not there")
+        for job_id in self.promised_jobs:
+            _expect(job_id.hex in rows.jobs, "a confirmed job is not there")
+        for item in rows.items.values():
+            self._check_outcome(item)
+        done = {one.id for one in rows.jobs.values() if one.state == "done"}
+        kept = {name for job, name in self._job_databases.items() if job in done}
+        _expect(kept == self._world.databases, "databases of jobs were lost, or are left")
+        changed = {
+            one.id for one in rows.jobs.values() if one.kind == "replace" and one.id in done
+        }
+        _expect({one.hex for one in self._world.changed} == changed, "a job was not undone")
+
+    def _check_outcome(self, item: Item) -> None:
+        full = len(self._world.revisions)
+        applied = applied_by(self._world, item.database, UUID(item.run))
+        named = item.applied.split(",") if item.applied else []
+        _expect(set(named) <= set(applied), "an outcome names a revision that is not applied")
+        if item.state == "Success":
+            log = self._world.tenants[item.database].log
+            _expect(len(log) == full, "a tenant succeeded and is not at the head")
+            _expect(named == applied, "a success does not name what was applied")
+
+    def _check_items(
+        self, before: Rows, after: Rows, own: str
+    ) -> defaultdict[str, Counter[str]]:
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for key, item in after.items.items():
+            counts[item.run][item.state] += 1
+            counts[item.run]["open"] += item.finished_at is None and item.state == "Pending"
+            old = before.items.get(key)
+            if old is None:
+                _expect(item.worker is None and item.finished_at is None, "a new item has begun")
+            elif old != item:
+                self._check_item(before, after, old, item, own)
+        gone = {key[0] for key in before.items.keys() - after.items.keys()}
+        _expect(gone <= _hidden(before), "an item of a shown run is gone")
+        return counts
+
+    def _check_item(self, before: Rows, after: Rows, old: Item, item: Item, own: str) -> None:
+        run = before.runs[item.run]
+        _expect(old.finished_at is None, "an outcome is changed")
+        if item.finished_at is not None:
+            is_own = old.worker == own
+            is_closed = old.worker is None and run.stop_reason is not None
+            _expect(is_own or is_closed, "an outcome is written by another than its holder")
+            return
+        if old.state == "Waiting" and item.state == "Pending":
+            now = after.runs[item.run]
+            _expect(run.stop_reason is None, "an item is opened after the stop of its run")
+            _expect(now.holding_wave is None, "an item is opened while its run holds")
+        if old.worker != item.worker:
+            self._check_holder(before, old.worker, item.worker, own)
+            if item.worker == own and old.worker is None:
+                _expect(run.stop_reason is None, "an item is claimed after the stop of its run")
+                _expect(item.state == "Pending", "an item is claimed before its wave")
+
+    def _check_holder(self, before: Rows, old: str | None, new: str | None, own: str) -> None:
+        """Check that work changes its holder only when that has released it, or is silent."""
+        if new in (None, _NO_WORKER):
+            _expect(old in (own, _NO_WORKER), "a process releases what another one holds")
+            return
+        _expect(new == own, "a process gives work to another one")
+        if old not in (None, _NO_WORKER):
+            assert old is not None
+            now_ms = int((CLOCK.julian_day("now") - 2_440_587.5) * 86_400_000)
+            is_silent = before.seen_ms.get(old, 0) < now_ms - SILENCE_MS + 1
+            _expect(is_silent, "a process takes over from one that has a heartbeat")
+
+    def _check_run(self, old: Run | None, run: Run, counts: Counter[str]) -> None:
+        if run.planner is not None:
+            return
+        _expect(run.total == sum(counts[s] for s in _STATES), "a total does not add up")
+        _expect(run.successes == counts["Success"], "the successes of a run do not add up")
+        _expect(run.failures == counts["Failed"], "the failures of a run do not add up")
+        ended = run.successes + run.failures
+        _expect((run.finished_at is not None) == (ended == run.total), "a run ends at another time")
+        if run.stop_reason is not None:
+            self._stopped_at.setdefault(run.id, CLOCK.now)
+        if old is not None and old.planner is None:
+            if old.stop_reason is not None:
+                _expect(run.stop_reason == old.stop_reason, "a run goes on after its stop")
+            if old.finished_at is not None:
+                _expect(run == old, "a run changes after its end")
+        if run.finished_at is not None or run.stop_reason is not None:
+            return
+        for most in (run.max_failures, run.wave_failed_max):
+            _expect(most is None or run.failures <= most, "a run passes its failure budget")
+        if run.waves is not None:
+            _check_waves(run, [int(size) for size in run.waves.split()], ended, counts)
+
+    def _check_jobs(self, before: Rows, after: Rows, own: str) -> None:
+        for job in after.jobs.values():
+            old = before.jobs.get(job.id)
+            if old is None or old == job:
+                continue
+            if job.database is not None:
+                self._job_databases[job.id] = job.database
+            _expect(old.state not in ENDED, "a job changes after its end")
+            _expect(job.state in _NEXT[old.state], f"a job is {job.state} after {old.state}")
+            if job.worker not in (old.worker, None):
+                if old.worker is not None:
+                    self._check_holder(before, old.worker, job.worker, own)
+                _expect(job.worker == own, "a process gives a job to another one")
+            elif old.worker is not None and job.state != old.state:
+                _expect(old.worker == own, "a job is ended by another than its holder")
+        _expect(before.jobs.keys() <= after.jobs.keys(), "a job is gone")
+
+
+_STATES = ("Waiting", "Pending", "Success", "Failed")
+_NEXT = {
+    "queued": {"queued", "running", "failed"},
+    "running": {"running", "done", "dropping", "queued"},
+    "dropping": {"dropping", "done", "failed", "queued"},
+}
+
+
+def _check_waves(run: Run, sizes: list[int], ended: int, counts: Counter[str]) -> None:
+    begun = run.total - counts["Waiting"]
+    if run.holding_wave is not None:
+        _expect(not counts["open"], "a run holds, and a tenant of it may start")
+        _expect(begun == sizes[run.holding_wave - 1], "a run holds after another wave")
+        return
+    opened = next((size for size in sizes if size > ended), run.total)
+    _expect(begun + run.unopened == opened, "a wave begins before the one before has ended")
+
+
+def _hidden(rows: Rows) -> set[str]:
+    return {run.id for run in rows.runs.values() if run.planner is not None}
+
+
+def _changes(before: Rows, after: Rows) -> str:
+    """Return what differs, as one line."""
+    parts: list[str] = []
+    for name in ("runs", "items", "jobs", "seen_ms"):
+        old: Mapping[Any, Any] = getattr(before, name)
+        new: Mapping[Any, Any] = getattr(after, name)
+        for key in new:
+            if old.get(key) != new[key] and name != "seen_ms":
+                parts.append(f"{old.get(key)} -> {new[key]}")
+        parts += [f"{old[key]} -> gone" for key in old.keys() - new.keys()]
+    return "; ".join(parts) or "a heartbeat"
+
+
+def _expect(holds: bool, message: str) -> None:  # noqa: FBT001 - as `assert`
+    if not holds:
+        raise Violated(message)

@@ -1,0 +1,114 @@
+"""Kinds of jobs for the simulator: a new database, a change of a tenant, neither, and a check."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from types import SimpleNamespace
+
+from harness.simulate.world import SERVERS, World, database_name
+from tenantry.backup import wave_checking
+from tenantry.catalog.job_queue import BACKUP, REPLACE, RESTORE, WAVE, JobOptions
+from tenantry.catalog.job_states import Job
+from tenantry.catalog.runs import MigrationRun
+from tenantry.fleet.wave_check import WaveCheckFailed
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict
+from tenantry.work.kinds import Kind
+from tenantry.work.ledger import Ledger, finish, new_job, running
+from tenantry.work.progress import Progress
+
+STEP_SECONDS_MAX = 2.0
+FAILED_SHARE = 0.15
+REFUSED_SHARE = 0.3
+
+
+class JobBroken(Conflict):
+    """A simulated job fails."""
+
+
+def kinds_of(held: Ledger, world: World) -> Mapping[str, Kind]:
+    """Return the kinds, by the names of those of the product that leave the same."""
+
+    async def check_wave(_run: MigrationRun) -> None:
+        await asyncio.sleep(world.chance.random() * STEP_SECONDS_MAX)
+        if world.chance.random() < REFUSED_SHARE:
+            raise WaveCheckFailed("It was refused.")
+
+    copying = SimpleNamespace(
+        ledger=held, catalog=held.catalog, check_wave=check_wave, error_rate_seconds=1.0
+    )
+    return {
+        BACKUP: Kind(run=partial(_run_plain, held, world)),
+        RESTORE: Kind(run=partial(_run_new, held, world)),
+        REPLACE: Kind(run=partial(_run_change, held, world), undo=partial(_undo_change, world)),
+        WAVE: Kind(
+            run=partial(wave_checking.run, copying),  # type: ignore[arg-type]
+            undo=partial(wave_checking.undo, copying),  # type: ignore[arg-type]
+        ),
+    }
+
+
+async def _run_plain(
+    held: Ledger,
+    world: World,
+    ctx: OperationContext,
+    job: Job,
+    _options: JobOptions,
+    progress: Progress,
+) -> None:
+    """Leave nothing, as a backup does in the catalog."""
+    new = new_job(ctx, BACKUP, progress)
+    async with running(held, new, progress):
+        await _step(world)
+        await _finish(held, new)
+
+
+async def _run_new(
+    held: Ledger,
+    world: World,
+    ctx: OperationContext,
+    job: Job,
+    _options: JobOptions,
+    progress: Progress,
+) -> None:
+    """Fill a new database, as a restore does; a failed one is dropped."""
+    name = database_name(world.chance.getrandbits(64) + 1_000_000)
+    server = world.chance.choice(SERVERS)
+    new = new_job(ctx, RESTORE, progress, database=(server, name))
+    async with running(held, new, progress):
+        await held.databases.server(server).create(name)
+        await _step(world)
+        await _finish(held, new)
+
+
+async def _run_change(
+    held: Ledger,
+    world: World,
+    ctx: OperationContext,
+    job: Job,
+    _options: JobOptions,
+    progress: Progress,
+) -> None:
+    """Change a tenant, as a replacement does that suspends it; a failure undoes that."""
+    new = new_job(ctx, REPLACE, progress)
+    async with running(held, new, progress, undo=partial(_undo_change, world)):
+        await _step(world)
+        world.changed.add(new.id)
+        await _step(world)
+        await _finish(held, new)
+
+
+async def _undo_change(world: World, job: Job) -> None:
+    await asyncio.sleep(world.chance.random())
+    world.changed.discard(job.id)
+
+
+async def _step(world: World) -> None:
+    await asyncio.sleep(world.chance.random() * STEP_SECONDS_MAX)
+    if world.chance.random() < FAILED_SHARE:
+        raise JobBroken("It is broken.")
+
+
+async def _finish(held: Ledger, job: Job) -> None:
+    async with held.catalog.begin() as session:
+        await finish(session, held, job)

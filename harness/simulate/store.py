@@ -1,0 +1,172 @@
+"""The catalog that the simulated processes share: one database in memory, with its faults."""
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.simulate.clock import CLOCK
+from tenantry.catalog.cache import CatalogCache
+from tenantry.catalog.database import Catalog
+from tenantry.db.database import Budget, Database
+from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.statements import Row, Statement
+
+CONNECTIONS_MAX = 4
+DELAY_SECONDS_MAX = 0.03
+"""A transaction takes up to this time to begin, and its answer to arrive."""
+BUSY_PAUSE_SECONDS = 0.001
+
+
+class Store:
+    """The database, and what happens to it.
+
+    Args:
+        image: A catalog at the head, serialized.
+        chance: Chooses delays and faults.
+
+    Attributes:
+        committed: Called after each transaction that has changed something, with the process.
+        out_until: Until when the catalog cannot be reached.
+        lost_share: Of the transactions, how many are rolled back, or lose their answer.
+    """
+
+    def __init__(self, image: bytes) -> None:
+        self._image = sqlite3.connect(":memory:")
+        self._image.deserialize(image)
+        self.raw = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        self.chance = random.Random(0)  # noqa: S311 - no secret
+        self.committed: Callable[[str], None] = lambda _: None
+        self.writer: Connection | None = None
+        self.out_until = 0.0
+        self.lost_share = 0.0
+        self._changes = 0
+
+    def reset(self, chance: random.Random, lost_share: float) -> None:
+        """Begin with the image again."""
+        if self.raw.in_transaction:
+            self.raw.execute("ROLLBACK")
+        self._image.backup(self.raw)
+        self.raw.create_function("julianday", 1, CLOCK.julian_day)
+        self.raw.execute("PRAGMA foreign_keys = ON")
+        self.chance, self.lost_share, self.out_until = chance, lost_share, 0.0
+        self.writer = None
+        self._changes = self.raw.total_changes
+
+    def note_commit(self, process: str) -> None:
+        """Call `committed` if something was changed since the last call."""
+        if self.raw.total_changes != self._changes:
+            self._changes = self.raw.total_changes
+            self.committed(process)
+
+    def is_lost(self) -> bool:
+        """Return whether a fault of the connection happens now."""
+        return self.lost_share > 0 and self.chance.random() < self.lost_share
+
+    async def delay(self) -> None:
+        """Wait for a moment, so that other processes may come first."""
+        await asyncio.sleep(self.chance.random() * DELAY_SECONDS_MAX)
+
+
+class StoreConnection(Connection):
+    """A connection of one process. A transaction is one step: nothing comes between."""
+
+    begin_sql = "BEGIN IMMEDIATE"
+
+    def __init__(self, store: Store, process: str) -> None:
+        self._store = store
+        self._process = process
+        self._is_open = True
+
+    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+        """Return every row."""
+        compiled, first = statement.sqlite, statement.sqlite_first
+        is_alone = await self._begin_alone()
+        if first is not None:
+            self._store.raw.execute(first.sql, first.arguments(values))
+        found = self._run(compiled.sql, compiled.arguments(values))
+        await self._end_alone(is_alone)
+        return compiled.rows(statement.row, found)
+
+    async def execute_many(
+        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
+    ) -> None:
+        """Run a statement for each of *rows*, in a transaction that has begun."""
+        compiled = statement.sqlite
+        self._store.raw.executemany(compiled.sql, [compiled.arguments(one) for one in rows])
+
+    async def command(self, sql: str) -> None:
+        """Begin or end a transaction."""
+        store = self._store
+        if sql == self.begin_sql:
+            await self._wait()
+            store.raw.execute("BEGIN")
+            store.writer = self
+            return
+        assert store.writer is self
+        is_lost = store.is_lost()
+        rolls_back = sql == "ROLLBACK" or (is_lost and store.chance.random() < 0.5)
+        store.raw.execute("ROLLBACK" if rolls_back else sql)
+        store.writer = None
+        if not rolls_back:
+            store.note_commit(self._process)
+        await store.delay()
+        if is_lost and sql == "COMMIT":
+            self._is_open = False
+            raise DatabaseUnavailable
+
+    async def _begin_alone(self) -> bool:
+        """Wait for the turn of a statement outside a transaction; return whether it is one."""
+        if self._store.writer is self:
+            return False
+        await self._wait()
+        return True
+
+    async def _end_alone(self, is_alone: bool) -> None:
+        if is_alone:
+            self._store.note_commit(self._process)
+            if self._store.is_lost():
+                self._is_open = False
+                await self._store.delay()
+                raise DatabaseUnavailable
+
+    async def _wait(self) -> None:
+        store = self._store
+        await store.delay()
+        while store.writer is not None:
+            await asyncio.sleep(BUSY_PAUSE_SECONDS)
+        if CLOCK.now < store.out_until:
+            raise DatabaseUnavailable
+
+    def _run(self, sql: str, arguments: list[object]) -> list[Any]:
+        return self._store.raw.execute(sql, arguments).fetchall()
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the connection is open, and in no transaction."""
+        return self._is_open and self._store.writer is not self
+
+    def retire(self) -> None:
+        """Make the connection unusable."""
+        self._is_open = False
+
+    async def close(self) -> None:
+        """Close it; a transaction is rolled back."""
+        self._is_open = False
+        if self._store.writer is self:
+            self._store.raw.execute("ROLLBACK")
+            self._store.writer = None
+
+
+class StoreCatalog(Catalog):
+    """The catalog as one process has it open."""
+
+    def __init__(self, store: Store, process: str) -> None:
+        async def connect() -> Connection:
+            return StoreConnection(store, process)
+
+        self.subscribed = {}
+        self.budget = Budget(CONNECTIONS_MAX)
+        Database.__init__(self, connect, self.budget, CONNECTIONS_MAX)
+        self.cache = CatalogCache(self)
