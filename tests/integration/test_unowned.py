@@ -1,17 +1,23 @@
 """Databases of no tenant and no job are found, and named if they can be no other catalog's."""
 
 import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
 from tenantry.catalog import jobs
+from tenantry.catalog.job_states import RELEASED
 from tenantry.cli.doctor.findings import Finding, State
 from tenantry.cli.doctor.unowned import check_unowned
+from tenantry.db.postgres.connections import PostgresConnection
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.sqlite.connections import SqliteConnection
 from tenantry.fleet.templates import TEMPLATE
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services
+from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work.ledger import JobLost, finish, new_job, running
+from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import provision
@@ -101,3 +107,55 @@ class TestDraftOfATemplate:
 
             assert raw_sql.rows(ordinary.catalog, DRAFTS) == [(0,)]
             assert not [one for one in await all_names(services) if "draft" in one]
+
+
+@contextlib.asynccontextmanager
+async def _two_processes(settings: Settings) -> AsyncIterator[tuple[Services, Services]]:
+    async with (
+        open_services(settings, works=False) as one,
+        open_services(settings, works=False) as other,
+    ):
+        yield one, other
+
+
+class TestLostJobs:
+    async def test_leave_no_database_that_is_created_after_another_process_has_ended_them(
+        self, ordinary: Settings
+    ):
+        """As if this process had been stopped for some seconds, and continued."""
+        ctx, name = system_context("test"), f"tenantry_{new_id().hex}"
+        async with _two_processes(ordinary) as (slow, other):
+            held, progress = slow.lifecycle.ledger, Progress()
+            job = new_job(ctx, "restore", progress, database=("default", name))
+            with pytest.raises(JobLost):
+                async with running(held, job, progress):
+                    async with slow.catalog.begin() as session:
+                        await jobs.apply(session, job.id, RELEASED, worker_id=held.worker_id)
+                    await other.job_worker.reap()
+                    await slow.databases.server("default").create(name)
+                    async with slow.catalog.begin() as session:
+                        await finish(session, held, job)
+
+            assert name not in await all_names(slow)
+
+    async def test_are_taken_over_again_if_the_answer_of_the_catalog_was_lost(
+        self, ordinary: Settings, faults: Faults
+    ):
+        name = f"tenantry_{new_id().hex}"
+        async with open_services(ordinary, works=False) as services:
+            job = new_job(system_context("test"), "restore", database=("default", name))
+            async with services.catalog.begin() as session:
+                await jobs.add(session, job, worker_id=new_id())
+
+            def lose(_connection: object, sql: str) -> None:
+                if sql == "COMMIT":
+                    raise DatabaseUnavailable
+
+            for kind in (SqliteConnection, PostgresConnection):
+                faults.after(kind, "command", lose)
+            with pytest.raises(DatabaseUnavailable):
+                await services.job_worker.reap()
+            faults.restore()
+            await services.job_worker.reap()
+
+            assert (await jobs.get(services.catalog, job.id)).state == "failed"

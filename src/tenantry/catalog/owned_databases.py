@@ -3,6 +3,7 @@
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.job_states import JobState
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import TenantState, is_ready
@@ -46,11 +47,33 @@ _UNFINISHED = Statement(
     .limit(sa.bindparam("limit", type_=sa.BigInteger)),
     Unfinished,
 )
+# Those of other tenants and jobs are removed, or were never whole.
+_name = sa.bindparam("name", type_=sa.String)
+_NEEDED = Statement(
+    sa.union_all(
+        sa.select(tenant.c.database_name).where(
+            tenant.c.server_name == _server,
+            tenant.c.database_name == _name,
+            sa.or_(is_ready, tenant.c.state == TenantState.DELETED.value),
+        ),
+        sa.select(job.c.database_name).where(
+            job.c.server_name == _server,
+            job.c.database_name == _name,
+            job.c.state == JobState.KEPT.value,
+        ),
+    ),
+    _Database,
+)
 
 
 async def names(session: CatalogSession, *, server_name: str) -> set[str]:
     """Return the names of the databases on a server that a tenant in any state, or a job, has."""
     return {one.database_name for one in await session.fetch_all(_KNOWN, server=server_name)}
+
+
+async def is_needed(session: CatalogSession, *, server_name: str, name: str) -> bool:
+    """Return whether a ready or deleted tenant has a database, or a job keeps it."""
+    return await session.fetch_one(_NEEDED, server=server_name, name=name) is not None
 
 
 async def unfinished(session: CatalogSession, *, limit: int) -> list[Unfinished]:

@@ -16,7 +16,7 @@ from uuid import UUID
 import asyncpg
 import structlog
 
-from tenantry.catalog import audit, job_queue, job_states, jobs, tenants
+from tenantry.catalog import audit, job_queue, job_states, jobs, owned_databases, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.job_states import CANCELLED, INTERRUPTED, Event, Job
 from tenantry.catalog.jobs import ADOPT, PURGE
@@ -114,7 +114,7 @@ async def running(
             message = reason_of(error)
         again = message is STOPPED and job.kind in REPEATABLE
         # Shielded: a second cancellation must not keep the database from being dropped.
-        await asyncio.shield(clear(ledger, job.id, undo=undo, error=message, again=again))
+        await asyncio.shield(_fail(ledger, job, undo=undo, error=message, again=again))
         if is_cancelled and task.uncancel() <= before:
             raise JobCancelled from error
         raise
@@ -216,13 +216,7 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
     Raises:
         DatabaseUnavailable: The catalog cannot be reached.
     """
-    async with ledger.claiming, ledger.catalog.begin() as session:
-        worker_id, busy = ledger.worker_id, ledger.busy
-        await job_queue.give_back(session, worker_id=worker_id, running=busy)
-        for tenant in await tenants.take_abandoned(session, worker_id=worker_id):
-            await jobs.add(session, _cleanup_of(tenant), worker_id=worker_id)
-        taken = await jobs.take_lost(session, worker_id=worker_id, busy=busy)
-        busy.update(job.id for job in taken)
+    taken = await _take_lost(ledger)
     ledger.failed.intersection_update(job.id for job in taken)
     if len(ledger.failed) == len(taken):
         ledger.failed.clear()
@@ -242,6 +236,23 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
             if is_away and server_name is not None:
                 failing.add(server_name)
                 ledger.failed.add(job.id)
+
+
+async def _take_lost(ledger: Ledger) -> list[Job]:
+    """Take over the jobs that no living process runs, and return them."""
+    worker_id, busy, taken = ledger.worker_id, ledger.busy, list[Job]()
+    try:
+        async with ledger.claiming, ledger.catalog.begin() as session:
+            await job_queue.give_back(session, worker_id=worker_id, running=busy)
+            for tenant in await tenants.take_abandoned(session, worker_id=worker_id):
+                await jobs.add(session, _cleanup_of(tenant), worker_id=worker_id)
+            taken += await jobs.take_lost(session, worker_id=worker_id, busy=busy)
+            busy.update(job.id for job in taken)
+    except BaseException:
+        # Whether or not it was committed, the next call takes them.
+        busy.difference_update(job.id for job in taken)
+        raise
+    return taken
 
 
 async def drop_old(ledger: Ledger, taken: Iterable[Job]) -> int:
@@ -294,6 +305,20 @@ async def clear(
         if drops:
             ledger.busy.discard(job_id)
     return None
+
+
+async def _fail(ledger: Ledger, job: Job, *, undo: Undo, error: str, again: bool) -> None:
+    """Clean up a job that has failed in this process, even if another one has ended it before.
+
+    That one has dropped the database; since then, this process may have created it again.
+    """
+    left = await clear(ledger, job.id, undo=undo, error=error, again=again)
+    if left is not None or job.server_name is None or job.database_name is None:
+        return
+    place = {"server_name": job.server_name, "name": job.database_name}
+    with contextlib.suppress(DatabaseUnavailable):
+        if not await owned_databases.is_needed(ledger.catalog, **place):
+            await ledger.databases.server(job.server_name).drop(job.database_name)
 
 
 async def _drop(ledger: Ledger, job: Job, *, again: bool) -> None:
