@@ -104,9 +104,7 @@ class History:
         self._store, self._streams, self._note = store, streams, note
         store.reset(self._chance, self._chance.choice((0.0, 0.0, 0.02, 0.1)))
         pending = streams.pending(SchemaRevision(BASE, None))
-        self._world = World(
-            self._chance, tuple(Applied(one.stream, one.name) for one in pending)
-        )
+        self._world = World(self._chance, tuple(Applied(one.stream, one.name) for one in pending))
         self._processes: dict[str, Process] = {}
         self._checks = Checks(store, self._world, self._processes)
         self._checks.note = note
@@ -160,6 +158,8 @@ class History:
             process = ready[0] if len(ready) == 1 else self._chance.choice(ready)
             CLOCK.skew = process.skew
             process.loop.step()
+            if self._checks.fault is not None:
+                raise Violated(self._checks.fault)
             if process.loop.failures:
                 _raise(process.loop.failures)
         raise Violated("time stands still")

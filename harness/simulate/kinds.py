@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from harness.simulate.world import SERVERS, World, database_name
 from tenantry.backup import wave_checking
+from tenantry.catalog import job_states
 from tenantry.catalog.job_queue import BACKUP, REPLACE, RESTORE, WAVE, JobOptions
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.runs import MigrationRun
@@ -14,7 +15,7 @@ from tenantry.fleet.wave_check import WaveCheckFailed
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 from tenantry.work.kinds import Kind
-from tenantry.work.ledger import Ledger, finish, new_job, running
+from tenantry.work.ledger import Ledger, finish, new_job, note_event, running
 from tenantry.work.progress import Progress
 
 STEP_SECONDS_MAX = 2.0
@@ -78,7 +79,8 @@ async def _run_new(
     async with running(held, new, progress):
         await held.databases.server(server).create(name)
         await _step(world)
-        await _finish(held, new)
+        async with held.catalog.begin() as session:
+            await finish(session, held, new, kept=(server, name))
 
 
 async def _run_change(
@@ -93,7 +95,9 @@ async def _run_change(
     new = new_job(ctx, REPLACE, progress)
     async with running(held, new, progress, undo=partial(_undo_change, world)):
         await _step(world)
-        world.changed.add(new.id)
+        async with held.catalog.begin() as session:
+            await note_event(session, held, new, job_states.SUSPENDED)
+            world.changed.add(new.id)
         await _step(world)
         await _finish(held, new)
 

@@ -1,0 +1,300 @@
+"""Faults that the simulator must find: each replaces one function or statement of the product."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog import job_queue, job_states, jobs, progress, run_claims, run_tenants
+from tenantry.catalog.job_states import Event, JobState
+from tenantry.catalog.runs import Progress
+from tenantry.db.statements import Statement
+from tenantry.fleet.active_runs import ActiveRun
+from tenantry.fleet.claims import Claims
+from tenantry.work import ledger
+
+
+class Fault(NamedTuple):
+    """A fault: where it is, and what replaces what is there."""
+
+    place: Any
+    name: str
+    value: Any
+
+
+@contextlib.contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Plant a fault of `FAULTS` while the block runs."""
+    fault = FAULTS[name]()
+    before = vars(fault.place)[fault.name]
+    setattr(fault.place, fault.name, fault.value)
+    try:
+        yield
+    finally:
+        setattr(fault.place, fault.name, before)
+
+
+def _everyone_is_lost() -> Fault:
+    """A process takes over from those that have a heartbeat, too."""
+    statement = run_claims._claim_of(  # noqa: SLF001 - as everything here
+        run_claims._on_server, run_claims._item.worker_id != run_claims._worker
+    )
+    return Fault(run_claims, "_CLAIM_ABANDONED", statement)
+
+
+def _claims_go_on() -> Fault:
+    """A process claims tenants of a run that was stopped."""
+    statement = run_claims._claim_of(run_claims._on_server, run_claims._item.worker_id.is_(None))
+    return Fault(run_claims, "_CLAIM", statement)
+
+
+def _anyone_ends() -> Fault:
+    """A process writes the outcome of a tenant that another one holds."""
+    item = run_tenants._item
+    statement = Statement[Any](
+        sa.update(run_tenants.tenant_migration)
+        .values(sequence=sa.bindparam("number"), **run_tenants.parameters(*run_tenants._ENDED))
+        .where(
+            run_tenants.of_run,
+            item.tenant_id == sa.bindparam("tenant"),
+            sa.or_(item.worker_id == run_tenants._worker, item.worker_id.is_not(None)),
+            run_tenants.is_open,
+        )
+    )
+    return Fault(run_tenants, "_END", statement)
+
+
+def _outcomes_change() -> Fault:
+    """A process that lost a tenant, and comes back, writes its outcome again."""
+    item = run_tenants._item
+    statement = Statement[Any](
+        sa.update(run_tenants.tenant_migration)
+        .values(sequence=sa.bindparam("number"), **run_tenants.parameters(*run_tenants._ENDED))
+        .where(
+            run_tenants.of_run,
+            item.tenant_id == sa.bindparam("tenant"),
+            sa.or_(item.worker_id == run_tenants._worker, ~run_tenants.is_open),
+        )
+    )
+    return Fault(run_tenants, "_END", statement)
+
+
+def _budget_is_off_by_one() -> Fault:
+    """A run allows one failure more than its budget."""
+    original = progress._too_many
+
+    def too_many(before: Progress, failed_count: int) -> str | None:
+        return original(before, failed_count - 1)
+
+    return Fault(progress, "_too_many", too_many)
+
+
+def _wave_begins_early() -> Fault:
+    """A wave begins when all but one of the one before have ended."""
+    original = progress.advance
+
+    def advance(before: Progress, **ended: Any) -> Progress:
+        after = original(before, **ended)
+        is_near = before.waves is not None and after.ended_count + 1 in before.waves[:-1]
+        if is_near and after.stop_reason is None and after.unopened_count == 0:
+            return msgspec.structs.replace(after, unopened_count=1)
+        return after
+
+    return Fault(progress, "advance", advance)
+
+
+def _hold_opens() -> Fault:
+    """A run that holds opens its next wave all the same."""
+    original = progress.advance
+
+    def advance(before: Progress, **ended: Any) -> Progress:
+        after = original(before, **ended)
+        if after.holding_wave is not None and before.holding_wave is None:
+            opened = progress.resume(after)
+            return msgspec.structs.replace(opened, holding_wave=after.holding_wave)
+        return after
+
+    return Fault(progress, "advance", advance)
+
+
+def _any_wave_resumes() -> Fault:
+    """A person continues a wave that has been continued before."""
+
+    async def resume(session: Any, run_id: Any, *, wave: int, limit: int = 2_000) -> None:
+        before = await run_tenants._lock(session, run_id)
+        if before.stop_reason is None and before.finished_at is None:
+            after = progress.resume(before)
+            await run_tenants._move(session, await run_tenants._open_batch(session, after, limit))
+
+    return Fault(run_tenants, "resume", resume)
+
+
+def _stop_is_not_read() -> Fault:
+    """A process does not read whether a run was stopped before it starts a tenant."""
+
+    async def is_clear(self: ActiveRun, _catalog: Any) -> bool:
+        return True
+
+    return Fault(ActiveRun, "is_clear", is_clear)
+
+
+def _stop_is_undone() -> Fault:
+    """The outcomes that come after a stop make the run go on."""
+    original = progress.advance
+
+    def advance(before: Progress, **ended: Any) -> Progress:
+        after = original(before, **ended)
+        return msgspec.structs.replace(after, stop_reason=None) if before.stop_reason else after
+
+    return Fault(progress, "advance", advance)
+
+
+def _claims_are_forgotten() -> Fault:
+    """A claim whose answer was lost stays with a process that does not know of it."""
+
+    async def abandon(self: Claims) -> None:
+        return None
+
+    return Fault(Claims, "_abandon_unconfirmed", abandon)
+
+
+def _failures_count_twice() -> Fault:
+    """A failure is counted twice."""
+    original = progress.advance
+
+    def advance(before: Progress, *, failures: int, **ended: Any) -> Progress:
+        return original(before, failures=failures + (1 if failures > 1 else 0), **ended)
+
+    return Fault(progress, "advance", advance)
+
+
+def _jobs_of_the_living_are_taken() -> Fault:
+    """A process cleans up jobs that another one runs."""
+    is_lost = sa.and_(jobs.is_open, jobs.job.c.worker_id.is_not(None))
+    return Fault(jobs, "_LOST", Statement(sa.select(jobs.job.c.id).where(is_lost), jobs.RowId))
+
+
+def _busy_is_ignored() -> Fault:
+    """A process cleans up the jobs that it runs itself."""
+    original = jobs.take_lost
+
+    async def take_lost(session: Any, *, worker_id: Any, busy: Any) -> Any:
+        return await original(session, worker_id=worker_id, busy=frozenset())
+
+    return Fault(jobs, "take_lost", take_lost)
+
+
+def _anyone_finishes() -> Fault:
+    """A process ends a job that another one holds by now."""
+    original = jobs.apply
+
+    async def apply(session: Any, job_id: Any, event: Event, *, worker_id: Any) -> Any:
+        return await original(session, job_id, event, worker_id=None)
+
+    return Fault(jobs, "apply", apply)
+
+
+def _nothing_is_undone() -> Fault:
+    """A job that failed is not undone."""
+    original = ledger.clear
+
+    async def clear(held: Any, job_id: Any, *, undo: Any, **options: Any) -> Any:
+        return await original(held, job_id, undo=ledger.undone, **options)
+
+    return Fault(ledger, "clear", clear)
+
+
+def _nothing_is_dropped() -> Fault:
+    """A job that failed leaves its database."""
+
+    async def drop(held: Any, job: Any, *, again: bool) -> None:
+        event = job_states.cleaned(ledger.utc_now())
+        async with held.catalog.begin() as session:
+            await jobs.apply(session, job.id, event, worker_id=held.worker_id)
+
+    return Fault(ledger, "_drop", drop)
+
+
+def _done_is_dropped() -> Fault:
+    """A job that is done, and whose answer was lost, loses its database."""
+    both = Event(
+        frozenset(one.value for one in (JobState.RUNNING, JobState.DROPPING, JobState.KEPT)),
+        job_states.condemned("It is broken.").values,
+    )
+    return Fault(job_states, "condemned", lambda _error: both)
+
+
+def _busy_is_kept() -> Fault:
+    """A process that could not take jobs over believes that it has."""
+
+    async def take(held: Any) -> Any:
+        async with held.claiming, held.catalog.begin() as session:
+            taken = await jobs.take_lost(session, worker_id=held.worker_id, busy=held.busy)
+            held.busy.update(one.id for one in taken)
+        return taken
+
+    return Fault(ledger, "_take_lost", take)
+
+
+def _lost_job_leaves_its_database() -> Fault:
+    """A process that was frozen leaves the database of a job that another one has ended."""
+
+    async def fail(held: Any, job: Any, *, undo: Any, error: str, again: bool) -> None:
+        await ledger.clear(held, job.id, undo=undo, error=error, again=again)
+
+    return Fault(ledger, "_fail", fail)
+
+
+def _claims_are_not_given_back() -> Fault:
+    """A claim of a job whose answer was lost is not given back."""
+
+    async def give_back(_session: Any, *, worker_id: Any, running: Any) -> None:
+        return None
+
+    return Fault(job_queue, "give_back", give_back)
+
+
+def _jobs_are_not_stored() -> Fault:
+    """A job is confirmed before it is stored."""
+
+    async def add(_session: Any, _queued: Any) -> None:
+        return None
+
+    return Fault(job_queue, "add", add)
+
+
+OF_RUNS: Mapping[str, Callable[[], Fault]] = {
+    one.__name__.lstrip("_"): one
+    for one in (
+        _everyone_is_lost,
+        _claims_go_on,
+        _anyone_ends,
+        _outcomes_change,
+        _budget_is_off_by_one,
+        _wave_begins_early,
+        _hold_opens,
+        _any_wave_resumes,
+        _stop_is_not_read,
+        _stop_is_undone,
+        _claims_are_forgotten,
+        _failures_count_twice,
+    )
+}
+OF_THE_LEDGER: Mapping[str, Callable[[], Fault]] = {
+    one.__name__.lstrip("_"): one
+    for one in (
+        _jobs_of_the_living_are_taken,
+        _busy_is_ignored,
+        _anyone_finishes,
+        _nothing_is_undone,
+        _nothing_is_dropped,
+        _done_is_dropped,
+        _busy_is_kept,
+        _lost_job_leaves_its_database,
+        _claims_are_not_given_back,
+        _jobs_are_not_stored,
+    )
+}
+FAULTS = {**OF_RUNS, **OF_THE_LEDGER}
