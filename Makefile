@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-versions newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture simulate prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,10 @@ bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw d
 
 torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses, SHORT=1, SEED=
 	$(BIN)/python -m harness.torture $(if $(CHECK),--only $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
+
+simulate: .venv/.dev ## Interleave processes by a seed, in virtual time; SECONDS=60, SEED=, FAULTS=1
+	$(BIN)/python -m harness.simulate $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(FAULT),--fault $(FAULT)) $(if $(FAULTS),--faults)
 
 prove: .venv/.dev ## Show that the promises hold; PROMISE=P3,P7 chooses, SHORT=1, PLANT=P3 plants a fault
 	$(BIN)/python -m harness.prove $(if $(PROMISE),--only $(PROMISE)) $(if $(SHORT),--short) $(if $(PLANT),--plant $(PLANT)) $(if $(SEED),--seed $(SEED)) $(PROVE)

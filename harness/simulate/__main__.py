@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.seed and "-" in options.seed:
         return _replay(made, options.seed, options.fault)
     if options.faults:
-        return _find_faults(made, options.short)
+        return _find_faults(made, short=options.short)
     return _search(made, options.seed or secrets.token_hex(4), options)
 
 
@@ -56,7 +56,7 @@ def _search(made: bytes, base: str, options: argparse.Namespace) -> int:
     return 0
 
 
-def _find_faults(made: bytes, short: bool) -> int:
+def _find_faults(made: bytes, *, short: bool) -> int:
     """Plant each fault, and look for it with several seeds; return the exit status."""
     missed = 0
     for name in FAULTS:
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
 if __name__ == "__main__":
     # The order of sets depends on it, and so what a seed plays.
     if os.environ.get(HASH_SEED) != "0":
-        os.execve(
+        os.execve(  # noqa: S606 - itself
             sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, HASH_SEED: "0"}
         )
     sys.exit(main(sys.argv[1:]))

@@ -314,13 +314,11 @@ def _hidden(rows: Rows) -> set[str]:
 def _changes(before: Rows, after: Rows) -> str:
     """Return what differs, as one line."""
     parts: list[str] = []
-    for name in ("runs", "items", "jobs", "seen_ms"):
+    for name in ("runs", "items", "jobs"):
         old: Mapping[Any, Any] = getattr(before, name)
         new: Mapping[Any, Any] = getattr(after, name)
-        for key in new:
-            if old.get(key) != new[key] and name != "seen_ms":
-                parts.append(f"{old.get(key)} -> {new[key]}")
-        parts += [f"{old[key]} -> gone" for key in old.keys() - new.keys()]
+        keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        parts += [f"{old.get(key)} -> {new.get(key)}" for key in keys]
     return "; ".join(parts) or "a heartbeat"
 
 

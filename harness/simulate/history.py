@@ -12,7 +12,6 @@ from harness.simulate.process import Process
 from harness.simulate.store import Store
 from harness.simulate.world import SERVERS, TENANTS, TenantDatabase, World, database_name
 from tenantry.catalog.job_queue import BACKUP, REPLACE, RESTORE
-from tenantry.catalog.runs import RunState
 from tenantry.fleet.run_options import CHECK, RunOptions
 from tenantry.kit.errors import TenantryError
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
@@ -57,7 +56,7 @@ class Result:
 
 WEIGHTS = {
     "start_run": 6,
-    "cancel_run": 2,
+    "cancel_run": 3,
     "continue_run": 2,
     "queue_job": 5,
     "cancel_job": 2,
@@ -66,6 +65,7 @@ WEIGHTS = {
     "freeze": 3,
     "stop": 2,
     "catalog_out": 1,
+    "cut_off": 4,
     "server_away": 2,
     "step_database_clock": 1,
     "step_process_clock": 1,
@@ -274,6 +274,10 @@ class History:
         """Cut all processes off from the catalog for a while."""
         self._store.out_until = CLOCK.now + self._choose.choice((0.3, 3.0, 8.0))
 
+    def cut_off(self) -> None:
+        """Cut one process off from the catalog for a while; others take over from it."""
+        self._store.cut_until[self._any().name] = CLOCK.now + self._choose.choice((1.0, 6.0, 12.0))
+
     def server_away(self) -> None:
         """Take a tenant server away for a while."""
         seconds = self._choose.choice((1.0, 5.0, 15.0))
@@ -293,6 +297,7 @@ class History:
     def _end_faults(self) -> None:
         self._store.lost_share = 0.0
         self._store.out_until = 0.0
+        self._store.cut_until.clear()
         self._world.away_until.clear()
         if not self._living():
             self.start_process()

@@ -53,7 +53,7 @@ async def _run_plain(
     held: Ledger,
     world: World,
     ctx: OperationContext,
-    job: Job,
+    _job: Job,
     _options: JobOptions,
     progress: Progress,
 ) -> None:
@@ -68,7 +68,7 @@ async def _run_new(
     held: Ledger,
     world: World,
     ctx: OperationContext,
-    job: Job,
+    _job: Job,
     _options: JobOptions,
     progress: Progress,
 ) -> None:
@@ -87,7 +87,7 @@ async def _run_change(
     held: Ledger,
     world: World,
     ctx: OperationContext,
-    job: Job,
+    _job: Job,
     _options: JobOptions,
     progress: Progress,
 ) -> None:

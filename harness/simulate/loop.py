@@ -119,7 +119,7 @@ class Loop(asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def run_in_executor(  # type: ignore[override]
-        self, executor: object, func: Callable[..., Any], *args: Any
+        self, _executor: object, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
         """Run *func* now, and return its result as a future that is done."""
         done = self.create_future()

@@ -38,7 +38,7 @@ def planted(name: str) -> Iterator[None]:
 
 def _everyone_is_lost() -> Fault:
     """A process takes over from those that have a heartbeat, too."""
-    statement = run_claims._claim_of(  # noqa: SLF001 - as everything here
+    statement = run_claims._claim_of(
         run_claims._on_server, run_claims._item.worker_id != run_claims._worker
     )
     return Fault(run_claims, "_CLAIM_ABANDONED", statement)

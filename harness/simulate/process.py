@@ -91,7 +91,7 @@ class Process:
         self.fleet = Fleet(
             self.catalog,
             self.worker,
-            SimpleNamespace(),  # type: ignore[arg-type] - nothing is previewed
+            SimpleNamespace(),  # type: ignore[arg-type]
             lambda: self._streams,
             metrics=metrics,
             rules=Rules(),

@@ -29,6 +29,7 @@ class Store:
     Attributes:
         committed: Called after each transaction that has changed something, with the process.
         out_until: Until when the catalog cannot be reached.
+        cut_until: Until when a process cannot reach it.
         lost_share: Of the transactions, how many are rolled back, or lose their answer.
     """
 
@@ -40,6 +41,7 @@ class Store:
         self.committed: Callable[[str], None] = lambda _: None
         self.writer: Connection | None = None
         self.out_until = 0.0
+        self.cut_until: dict[str, float] = {}
         self.lost_share = 0.0
         self._changes = 0
 
@@ -51,6 +53,7 @@ class Store:
         self.raw.create_function("julianday", 1, CLOCK.julian_day)
         self.raw.execute("PRAGMA foreign_keys = ON")
         self.chance, self.lost_share, self.out_until = chance, lost_share, 0.0
+        self.cut_until.clear()
         self.writer = None
         self._changes = self.raw.total_changes
 
@@ -86,7 +89,8 @@ class StoreConnection(Connection):
         if first is not None:
             self._store.raw.execute(first.sql, first.arguments(values))
         found = self._run(compiled.sql, compiled.arguments(values))
-        await self._end_alone(is_alone)
+        if is_alone:
+            await self._end_alone()
         return compiled.rows(statement.row, found)
 
     async def execute_many(
@@ -123,20 +127,19 @@ class StoreConnection(Connection):
         await self._wait()
         return True
 
-    async def _end_alone(self, is_alone: bool) -> None:
-        if is_alone:
-            self._store.note_commit(self._process)
-            if self._store.is_lost():
-                self._is_open = False
-                await self._store.delay()
-                raise DatabaseUnavailable
+    async def _end_alone(self) -> None:
+        self._store.note_commit(self._process)
+        if self._store.is_lost():
+            self._is_open = False
+            await self._store.delay()
+            raise DatabaseUnavailable
 
     async def _wait(self) -> None:
         store = self._store
         await store.delay()
-        while store.writer is not None:
+        while store.writer is not None:  # noqa: ASYNC110 - other loops cannot wake this one
             await asyncio.sleep(BUSY_PAUSE_SECONDS)
-        if CLOCK.now < store.out_until:
+        if CLOCK.now < max(store.out_until, store.cut_until.get(self._process, 0.0)):
             raise DatabaseUnavailable
 
     def _run(self, sql: str, arguments: list[object]) -> list[Any]:

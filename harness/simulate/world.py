@@ -17,7 +17,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision, SchemaState
 
 SERVERS = ("default", "second")
-TENANTS = 8
+TENANTS = 10
 QUICK_SECONDS, SLOW_SECONDS = 0.2, 9.0
 """How long most migrations take, at most, and a few: longer than a worker may be silent."""
 SLOW_SHARE = 0.05

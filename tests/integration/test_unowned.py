@@ -127,7 +127,8 @@ class TestLostJobs:
         async with _two_processes(ordinary) as (slow, other):
             held, progress = slow.lifecycle.ledger, Progress()
             job = new_job(ctx, "restore", progress, database=("default", name))
-            with pytest.raises(JobLost):
+
+            async def run() -> None:
                 async with running(held, job, progress):
                     async with slow.catalog.begin() as session:
                         await jobs.apply(session, job.id, RELEASED, worker_id=held.worker_id)
@@ -135,6 +136,9 @@ class TestLostJobs:
                     await slow.databases.server("default").create(name)
                     async with slow.catalog.begin() as session:
                         await finish(session, held, job)
+
+            with pytest.raises(JobLost):
+                await run()
 
             assert name not in await all_names(slow)
 

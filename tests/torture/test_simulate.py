@@ -1,0 +1,44 @@
+"""The simulator: it finds planted faults, plays a history again, and finds nothing otherwise."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from harness.processes import ROOT
+
+SECONDS_MAX = 170
+
+
+def _simulate(*arguments: str, seconds: int = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness.simulate", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False
+    )
+
+
+@pytest.mark.timeout(2 * SECONDS_MAX)
+class TestSimulate:
+    def test_finds_a_planted_fault_and_plays_it_again(self):
+        fault = ("--fault", "jobs_of_the_living_are_taken")
+        found = _simulate(*fault, "--seconds", "40")
+
+        seed = re.search(r"seed (\S+): (.+)\. These events are enough", found.stdout)
+        assert seed is not None, found.stdout + found.stderr
+        again = _simulate(*fault, "--seed", seed[1])
+        assert (found.returncode, again.returncode) == (1, 1)
+        assert again.stdout.rstrip().endswith(seed[2])
+
+    def test_finds_nothing_in_the_product(self):
+        done = _simulate("--seconds", "5", "--seed", "suite")
+
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert re.search(r"[1-9][0-9]* histories, [1-9][0-9]* steps, 0 faults", done.stdout)
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(1_500)
+    def test_finds_each_planted_fault(self):
+        done = _simulate("--faults", "--short", seconds=1_400)
+
+        assert done.returncode == 0, done.stdout + done.stderr
