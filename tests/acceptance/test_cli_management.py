@@ -99,6 +99,28 @@ class TestLabels:
         assert tenantry("tenant", "list", "--where", "plan=x", "--deleted").status == 2
         assert tenantry("tenant", "show", "acme", "--json").data["labels"] == {}
 
+    def test_are_given_at_the_creation_and_imported_from_a_file(
+        self, tenantry: Commands, tmp_path: Path
+    ):
+        labels = ("--label", "plan=free", "--label", "region=eu", "--json")
+        made = tenantry("tenant", "create", "acme", "--owner-email", OWNER, *labels).data
+        assert made["labels"] == {"plan": "free", "region": "eu"}
+        file = tmp_path / "labels.csv"
+        file.write_text("name,plan,region\nacme,pro,-\n")
+
+        ended = tenantry("tenant", "label", "--from", str(file), "--json").data
+        assert ended == {"total": 1, "changed": 1}
+        again = tenantry("tenant", "label", "--from", "-", stdin=file.read_text())
+        assert again.stdout == "0 of 1 tenants have other labels now.\n"
+        assert tenantry("tenant", "show", "acme", "--json").data["labels"] == {"plan": "pro"}
+
+        file.write_text("name,plan\nnobody,pro\n")
+        refused = tenantry("tenant", "label", "--from", str(file))
+        assert (refused.status, "Line 2: there is no tenant nobody" in refused.stderr) == (2, True)
+        for wrong in (("acme",), ("acme", "plan=x", "--from", str(file)), ()):
+            assert tenantry("tenant", "label", *wrong).status == 2
+        assert tenantry("tenant", "label", "--from", str(tmp_path / "none.csv")).status == 3
+
     def test_select_the_tenants_of_a_run(self, tenantry: Commands):
         tenantry.create_admin()
         for name in ("acme", "globex"):

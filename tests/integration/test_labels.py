@@ -1,5 +1,6 @@
 """Labels of tenants, and the language that selects tenants."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tenantry.catalog import runs, tenant_list, tenants
+from tenantry.catalog import audit, runs, tenant_list, tenants
 from tenantry.catalog.labels import LABELS_MAX, BadLabels, checked_labels
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.catalog.where import CHARS_MAX, DEPTH_MAX, TERMS_MAX, condition_of
 from tenantry.fleet.approval import PlanChanged
+from tenantry.fleet.labelling import BadLabelFile, import_labels, label
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Invalid
@@ -405,3 +407,82 @@ async def start(services: Services, options: RunOptions, plan_id: UUID | None = 
 
 async def names_of(services: Services, run_id: UUID) -> set[str]:
     return {one.tenant_name for one in await runs.ended(services.catalog, run_id)}
+
+
+class TestChanges:
+    async def test_at_the_same_time_are_all_kept(self, services: Services):
+        made = (await provision(services, "acme")).tenant
+
+        await asyncio.gather(
+            *(label(ADA, services.catalog, made.id, [f"k{number}=x"]) for number in range(8))
+        )
+
+        found = await tenants.get(services.catalog, made.id)
+        assert found.labels == {f"k{number}": "x" for number in range(8)}
+
+    async def test_that_change_nothing_are_not_in_the_audit_log(self, services: Services):
+        made = (await provision(services, "acme")).tenant
+        await label(ADA, services.catalog, made.id, ["plan=free"])
+        before = await entries(services)
+
+        assert (await label(ADA, services.catalog, made.id, ["plan=free"])).id == made.id
+
+        assert await entries(services) == before
+        for wrong in (["plan=a", "plan=b"], ["none-"], ["Plan=x"]):
+            with pytest.raises(BadLabels):
+                await label(ADA, services.catalog, made.id, wrong)
+
+
+class TestFiles:
+    async def test_set_and_remove_the_labels_of_many_tenants(self, services: Services):
+        made = await labelled(services)
+        content = "name,plan,region\ntenant00,pro,eu\r\nTENANT01,,us\n\ntenant02,-,\ntenant03,free,"
+        with_mark = content.encode("utf-8-sig")
+
+        assert await import_labels(ADA, services.catalog, with_mark) == (4, 3)
+
+        found = [(await tenants.get(services.catalog, one.id)).labels for one in made]
+        assert found == [
+            {"plan": "pro", "canary": "yes", "region": "eu"},
+            {"region": "us"},
+            {},
+            {"plan": "free"},
+        ]
+        before = await entries(services)
+        assert (before.count("tenant.label"), before.count("tenant.update")) == (1, 3 + 3)
+        assert await import_labels(ADA, services.catalog, with_mark) == (4, 0)
+        assert await entries(services) == before
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("", "Line 1 must be"),
+            ("name\ntenant00\n", "Line 1 must be"),
+            ("plan,name\nfree,tenant00\n", "Line 1 must be"),
+            ("name,plan,plan\n", "Line 1 must be"),
+            ("name,Plan\n", "Line 1: Plan cannot be the key"),
+            ("name,plan\ntenant00,pro\ntenant01\n", "Line 3 has 1 cells, and line 1 has 2"),
+            ("name,plan\ntenant00,pro\n\nnobody,pro\n", "Line 4: there is no tenant nobody"),
+            ("name,plan\ntenant00,pro\ntenant01,a b\n", "Line 3: a b cannot be the value"),
+            ("name,plan\ntenant00,pro\nTenant00,free\n", "Line 3: Tenant00 is on line 2 too"),
+            ('name,plan\ntenant00,pro\n"tenant01,pro\n', "Line 3 is no CSV"),
+            ("name,plan\ntenant00,pro\ntenant01,\udcff\n", "Line 3 is not UTF-8"),
+            ("name,plan\ntenant00,pro\n" + "x,y\n" * 8, "3 more lines are wrong"),
+        ],
+    )
+    async def test_that_are_wrong_change_nothing_and_name_the_line(
+        self, services: Services, content: str, message: str
+    ):
+        await made_tenants(services, 2)
+
+        with pytest.raises(BadLabelFile) as refusal:
+            await import_labels(ADA, services.catalog, content.encode(errors="surrogateescape"))
+
+        assert message in str(refusal.value)
+        assert raw_sql.rows(services.settings.catalog, LABELS) == []
+
+
+async def entries(services: Services) -> list[str]:
+    """Return the actions of the audit log."""
+    found = await audit.LOG.page(services.catalog, Window(1, 100))
+    return [one.action for one in found.items]

@@ -40,11 +40,17 @@ def labels_after(labels: Mapping[str, str], changes: Iterable[str]) -> dict[str,
     """Return *labels* after *changes*: ``key=value`` sets one, ``key-`` removes it.
 
     Raises:
-        BadLabels: A change has another form, or removes a label that is not there.
+        BadLabels: A change has another form, removes a label that is not there, or has the key of
+            another one.
     """
     after = dict(labels)
+    keys = set[str]()
     for change in changes:
         key, is_set, value = change.partition("=")
+        own = key if is_set else key[:-1]
+        if own in keys:
+            raise BadLabels(f"The label {shown(own)} is given twice.")
+        keys.add(own)
         if is_set:
             after[key] = value
         elif not (key.endswith("-") and after.pop(key[:-1], "")):

@@ -7,7 +7,16 @@ import typer
 
 from tenantry.catalog import tenants
 from tenantry.catalog.labels import labels_after
-from tenantry.cli import adoption, cloning, deletion, moving, options, session, tenant_reading
+from tenantry.cli import (
+    adoption,
+    cloning,
+    deletion,
+    labels,
+    moving,
+    options,
+    session,
+    tenant_reading,
+)
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant, read_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
@@ -27,6 +36,7 @@ group.command("undelete")(deletion.undelete)
 group.command("purge")(deletion.purge)
 group.command("clone")(cloning.clone)
 group.command("move")(moving.move)
+group.command("label")(labels.label)
 
 
 class NoModules(Invalid):
@@ -50,6 +60,10 @@ async def create(
             "weight, among those with room."
         ),
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A label of the tenant. Can be repeated."),
+    ] = None,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
@@ -61,7 +75,11 @@ async def create(
     owner, generated = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
     async with session.opened(settings) as services:
         created = await services.lifecycle.provision(
-            session.context(), name=name, owner=owner, server_name=server
+            session.context(),
+            name=name,
+            owner=owner,
+            server_name=server,
+            labels=labels_after({}, label or []),
         )
     show_created(created, generated, as_json=as_json)
 
@@ -146,22 +164,6 @@ async def limit(
         requests_per_minute=requests_per_minute,
         size_bytes_max=None if size is None else _bytes_of(size),
     )
-
-
-@group.command("label")
-async def label(
-    tenant: options.Tenant,
-    change: Annotated[
-        list[str], typer.Argument(help="KEY=VALUE sets a label, KEY- removes it. Others stay.")
-    ],
-    *,
-    as_json: options.Json = False,
-) -> None:
-    """Set and remove labels of a tenant, by which tenants are selected."""
-    async with opened_tenant(tenant) as (services, found):
-        labels = labels_after(found.labels, change)
-        changed = await services.lifecycle.update(session.context(), found, labels=labels)
-    show_tenant(changed, as_json=as_json)
 
 
 @group.command("delete")

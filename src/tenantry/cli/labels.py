@@ -1,0 +1,84 @@
+"""``tenantry tenant label``: the labels of one tenant, or of many from a file."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tenantry.cli import options, session
+from tenantry.cli.completion import tenant_names
+from tenantry.cli.finding import opened_tenant
+from tenantry.cli.printing import output
+from tenantry.cli.prompts import interruptible
+from tenantry.cli.tenant_reading import show_tenant
+from tenantry.fleet import labelling
+from tenantry.kit.errors import Invalid
+from tenantry.schemas.base import Schema
+
+STANDARD_INPUT = "-"
+
+
+class NothingToLabel(Invalid):
+    """Name a tenant and changes of its labels, or use --from FILE."""
+
+
+class LabelledResponse(Schema, frozen=True):
+    """How many tenants the file names, and how many of them have other labels now."""
+
+    total: int
+    changed: int
+
+
+async def label(
+    tenant: Annotated[
+        str | None,
+        typer.Argument(help="The tenant's id or its name.", autocompletion=tenant_names),
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Argument(help="KEY=VALUE sets a label, KEY- removes it. Others stay."),
+    ] = None,
+    *,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Many tenants: a CSV file, or - for standard input, with the columns `name` and "
+            "keys. An empty cell leaves a label as it is, - removes it.",
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Set and remove labels of a tenant, by which tenants are selected.
+
+    With --from, every line is checked before a tenant is changed.
+    """
+    if (tenant is None or not change) if source is None else tenant is not None:
+        raise NothingToLabel
+    if source is not None:
+        await _import(_read(source), as_json=as_json)
+        return
+    async with opened_tenant(tenant or "") as (services, found):
+        changed = await labelling.label(
+            session.context(), services.catalog, found.id, change or []
+        )
+    show_tenant(changed, as_json=as_json)
+
+
+async def _import(content: bytes, *, as_json: bool) -> None:
+    async with session.opened() as services:
+        ended = await labelling.import_labels(session.context(), services.catalog, content)
+    if as_json:
+        output.show_json(LabelledResponse(ended.total, ended.changed))
+        return
+    output.show_line(f"{ended.changed:,} of {ended.total:,} tenants have other labels now.")
+
+
+def _read(source: str) -> bytes:
+    if source == STANDARD_INPUT:
+        with interruptible():
+            return sys.stdin.buffer.read(labelling.BYTES_MAX + 1)
+    with Path(source).open("rb") as file:
+        return file.read(labelling.BYTES_MAX + 1)
