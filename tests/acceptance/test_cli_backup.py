@@ -99,6 +99,26 @@ class TestBackupCreate:
         for one in listed:
             assert tenantry("backup", "verify", one["name"]).status == 0
 
+    def test_makes_one_of_each_tenant_that_an_expression_selects(
+        self, tenantry: Commands, shop: Any
+    ):
+        tenantry.create_tenant("Other")
+        tenantry("tenant", "label", shop["id"], "plan=free")
+
+        made = tenantry("backup", "create", "--where", "plan=free", "--json").data["items"]
+
+        assert [one["tenantName"] for one in made] == [SHOP]
+        none = tenantry("backup", "create", "--where", "plan=pro")
+        assert (none.status, none.stdout) == (0, "")
+        assert "No tenants to back up." in none.stderr
+        checked = tenantry("drift", "check", "--where", "plan=free", "--json").data
+        assert checked["compared"] == 1
+        for where, count in (("plan=free", 1), ("plan!=free", 0)):
+            listed = tenantry("drift", "list", "--where", where, "--json").data
+            assert (len(listed["items"]), listed["totalCount"]) == (count, count)
+        assert tenantry("drift", "check", SHOP, "--where", "plan=free").status == 2
+        assert tenantry("drift", "check", "--where", "plan=").status == 2
+
     def test_fails_if_one_of_the_tenants_cannot_be_saved(self, tenantry: Commands, shop: Any):
         tenantry.create_tenant("Other")
         tenantry.drop_database(shop)
@@ -119,7 +139,8 @@ class TestBackupCreate:
         assert tenantry("backup", "jobs", "--json").data["items"][0]["archive"] == archive
 
     @pytest.mark.parametrize(
-        "arguments", [(), ("--all", "--to", "-"), ("--all", "--tenant", "Shop")]
+        "arguments",
+        [(), ("--all", "--to", "-"), ("--all", "--tenant", "Shop"), ("--all", "--where", "a=b")],
     )
     def test_rejects_arguments_that_contradict_each_other(
         self, alone: Commands, arguments: tuple[str, ...]

@@ -175,6 +175,19 @@ class TestTenantMove:
         assert {one["tenantName"] for one in ended.data["items"]} == {"Shop", "Other"}
         assert shown(two)["serverName"] == shown(two, "Other")["serverName"] == FAR
 
+    def test_moves_the_tenants_that_an_expression_selects(self, two: Commands, shop: Any):
+        del shop
+        two.create_tenant("Other")
+        two("tenant", "label", "Other", "plan=free")
+        moved = ("tenant", "move", "--where", "plan=free", "--to", FAR)
+
+        assert two(*moved, "--all-on", NEAR, "--dry-run").stdout.startswith("Other: ")
+        assert two(*moved).status == 0
+
+        assert (shown(two)["serverName"], shown(two, "Other")["serverName"]) == (NEAR, FAR)
+        assert "No tenants to move." in two(*moved).stderr
+        assert two("tenant", "move", "--where", "plan=", "--to", FAR).status == 2
+
     def test_moves_the_others_if_one_cannot_be_moved(self, two: Commands, shop: Any, far_url: str):
         two.create_tenant("Other")
         two.drop_database(shop)
@@ -196,8 +209,13 @@ class TestTenantMove:
             (("Shop", "--to", NEAR), "The tenant is on this tenant server already."),
             (("--all-on", "nowhere", "--to", FAR), "There is no tenant server of this name."),
             (("--all-on", FAR, "--to", FAR), "The tenant is on this tenant server already."),
-            (("--to", FAR), "Name tenants, or use --all-on SERVER."),
-            (("Shop", "--all-on", NEAR, "--to", FAR), "Name tenants, or use --all-on SERVER."),
+            (("--to", FAR), "Name tenants, or use --all-on SERVER, --where, or both."),
+            (("Shop", "--where", "plan=x", "--to", FAR), "Name tenants, or use"),
+            (("--where", "plan=x", "--to", "nowhere"), "There is no tenant server of this name."),
+            (
+                ("Shop", "--all-on", NEAR, "--to", FAR),
+                "Name tenants, or use --all-on SERVER, --where, or both.",
+            ),
             (("Unknown", "--to", FAR), "There is no such tenant."),
             (("Shop", "--to", FAR, "--online", "--offline"), "Use one of --online and --offline."),
         ],

@@ -26,11 +26,14 @@ class TestCommand:
         run_id = tenantry("migrate", "all", "--json", **mine).data["runId"]
 
         dry = tenantry("migrate", "undo", run_id, "--dry-run", **mine)
-        rehearsed = tenantry("migrate", "undo", run_id, "--rehearse", "--json", **mine).data
+        other = tenantry("migrate", "undo", run_id, "--where", "name=other", "--dry-run", **mine)
+        of_acme = ("migrate", "undo", run_id, "--where", "name=acme", "--rehearse", "--json")
+        rehearsed = tenantry(*of_acme, **mine).data
         result = tenantry("migrate", "undo", run_id, "--plan", rehearsed["plan"]["id"], **mine)
         twice = tenantry("migrate", "undo", run_id, **mine)
         shown = tenantry("migrate", "show", **mine)
 
+        assert (other.status, "nothing to undo" in other.stderr) == (2, True)
         assert dry.status == 0
         assert "table widget" in dry.stdout
         assert f"tenantry migrate undo {run_id} --plan" in dry.stderr

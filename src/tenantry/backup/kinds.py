@@ -55,7 +55,9 @@ def kinds_of(copying: Copying) -> Mapping[str, Kind]:
             end=partial(moving.drop_when_known, copying),
         ),
         PRUNE: Kind(run=partial(pruning.run, copying)),
-        DRIFT: Kind(run=partial(drift_check.run, copying)),
+        DRIFT: Kind(
+            check=partial(drift_check.check, copying), run=partial(drift_check.run, copying)
+        ),
         WAVE: Kind(
             run=partial(wave_checking.run, copying), undo=partial(wave_checking.undo, copying)
         ),

@@ -212,13 +212,13 @@ async def _cancellable(work: Awaitable[Moved], progress: Progress) -> Moved:
     return carrying.result()
 
 
-def check_servers(copying: Copying, from_server: str, to_server: str) -> None:
+def check_servers(copying: Copying, from_server: str | None, to_server: str) -> None:
     """Check the tenant servers of a move.
 
     Raises:
         UnknownServer, SameServer: One of them is not in the settings, or they are the same.
     """
-    if not {from_server, to_server} <= copying.databases.server_names:
+    if not {from_server or to_server, to_server} <= copying.databases.server_names:
         raise UnknownServer
     if from_server == to_server:
         raise SameServer

@@ -116,14 +116,19 @@ async def undamaged(
     raise ArchiveDamaged if damaged else ArchiveNotFound
 
 
-async def every_tenant(copying: Copying, *, page_size: int = PAGE_SIZE_MAX) -> list[Tenant]:
-    """Return every listed tenant, in the order of creation.
+async def every_tenant(
+    copying: Copying, *, where: str | None = None, page_size: int = PAGE_SIZE_MAX
+) -> list[Tenant]:
+    """Return every listed tenant, in the order of creation; with *where*, those that it selects.
 
     A tenant that is deleted at the same time does not hide another one, as it would with pages.
+
+    Raises:
+        BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
     found: list[Tenant] = []
     last: UUID | None = None
-    while some := await tenants.after(copying.catalog, last, limit=page_size):
+    while some := await tenants.after(copying.catalog, last, limit=page_size, where=where):
         found += some
         last = some[-1].id
     return found

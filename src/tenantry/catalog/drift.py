@@ -3,6 +3,7 @@
 What the last check has found stays until the next one, or until the tenant gets another database.
 """
 
+import functools
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import Tenant, is_migrated, is_ready
+from tenantry.catalog.where import conditions_of
 from tenantry.db.copying.schema_listing import Difference
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.pages import Page, Window
@@ -64,17 +66,6 @@ _SET = Statement[Any](
     )
 )
 _has_drifted = sa.and_(is_ready, _c.drifted_at.is_not(None))
-_PAGE = Statement(
-    sa.select(*columns_of(tenant, Drifted))
-    .where(_has_drifted)
-    .order_by(_c.canonical_name)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger))
-    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
-    Drifted,
-)
-_COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(tenant).where(_has_drifted), Count
-)
 _FIND = Statement(
     sa.select(*columns_of(tenant, Drifted)).where(_c.id == sa.bindparam("tenant"), _has_drifted),
     Drifted,
@@ -113,11 +104,32 @@ async def store(
     await session.execute_many(_SET, rows)
 
 
-async def page(session: CatalogSession, window: Window) -> Page[Drifted]:
-    """Return the tenants that have drifted, by name."""
-    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
-    total = await session.fetch_one(_COUNT)
+async def page(
+    session: CatalogSession, window: Window, *, where: str | None = None
+) -> Page[Drifted]:
+    """Return the tenants that have drifted, by name; with *where*, of those that it selects.
+
+    Raises:
+        BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
+    """
+    some, number = _page_of(where)
+    items = await session.fetch_all(some, limit=window.size, offset=window.offset)
+    total = await session.fetch_one(number)
     return Page(items, window, total.count if total else 0)
+
+
+@functools.lru_cache(maxsize=64)
+def _page_of(where: str | None) -> tuple[Statement[Drifted], Statement[Count]]:
+    conditions = [_has_drifted, *conditions_of(where)]
+    some = (
+        sa.select(*columns_of(tenant, Drifted))
+        .where(*conditions)
+        .order_by(_c.canonical_name)
+        .limit(sa.bindparam("limit", type_=sa.BigInteger))
+        .offset(sa.bindparam("offset", type_=sa.BigInteger))
+    )
+    number = sa.select(sa.func.count().label("count")).select_from(tenant).where(*conditions)
+    return Statement(some, Drifted), Statement(number, Count)
 
 
 async def find(session: CatalogSession, tenant_id: UUID) -> Drifted | None:

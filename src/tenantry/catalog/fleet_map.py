@@ -1,5 +1,6 @@
 """The map of the fleet: every tenant, in the order of creation."""
 
+import functools
 from datetime import datetime
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from tenantry.catalog.run_tables import tenant_migration
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import is_ready
+from tenantry.catalog.where import conditions_of
 from tenantry.db.statements import Statement
 
 MAP_MAX = 5_000
@@ -35,7 +37,7 @@ class MapTenant(msgspec.Struct, frozen=True):
 
 
 _attempt = tenant_migration.c
-_MAP = Statement(
+_map = (
     sa.select(
         tenant.c.id,
         tenant.c.name,
@@ -55,11 +57,23 @@ _MAP = Statement(
     )
     .where(is_ready, tenant.c.id > sa.bindparam("after"))
     .order_by(tenant.c.id)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
-    MapTenant,
+    .limit(sa.bindparam("limit", type_=sa.BigInteger))
 )
 
 
-async def map_after(session: CatalogSession, after: UUID | None) -> list[MapTenant]:
-    """Return up to `MAP_MAX` tenants created after the one with the id *after*, in that order."""
-    return await session.fetch_all(_MAP, after=after or UUID(int=0), limit=MAP_MAX)
+async def map_after(
+    session: CatalogSession, after: UUID | None, *, where: str | None = None
+) -> list[MapTenant]:
+    """Return up to `MAP_MAX` tenants created after the one with the id *after*, in that order.
+
+    With *where*, only those that it selects.
+
+    Raises:
+        BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
+    """
+    return await session.fetch_all(_map_of(where), after=after or UUID(int=0), limit=MAP_MAX)
+
+
+@functools.lru_cache(maxsize=64)
+def _map_of(where: str | None) -> Statement[MapTenant]:
+    return Statement(_map.where(*conditions_of(where)), MapTenant)

@@ -1,5 +1,6 @@
 """The queue of jobs that admins have requested: any process claims the oldest one and runs it."""
 
+import functools
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from tenantry.catalog.jobs import ADD, apply, is_dropping, is_running, updating
 from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import is_ready
+from tenantry.catalog.where import conditions_of
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict
@@ -40,6 +42,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         keep_last: How many archives of each tenant are kept.
         run_id: A migration run.
         wave: The wave of it that is checked.
+        where: Selects the tenants that are checked for drift: see `catalog.where`.
     """
 
     request_id: str
@@ -51,6 +54,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_last: int | None = None
     run_id: UUID | None = None
     wave: int | None = None
+    where: str | None = None
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -121,7 +125,7 @@ _QUEUED_BACKUP = Statement(
     Job,
 )
 # A tenant whose backup is queued is left out.
-_TO_BACK_UP = Statement(
+_to_back_up = (
     sa.select(*columns_of(tenant, Queued))
     .select_from(tenant.outerjoin(_queued, _queued.c.tenant_id == tenant.c.id))
     .where(
@@ -129,24 +133,23 @@ _TO_BACK_UP = Statement(
         sa.or_(_ids.is_(None), is_listed(tenant.c.id, _ids)),
         _queued.c.tenant_id.is_(None),
     )
-    .order_by(tenant.c.id),
-    Queued,
+    .order_by(tenant.c.id)
 )
 # Those that are in `uq_job_tenant_id`, of moves that have not ended.
-_TO_MOVE = Statement(
+_to_move = (
     sa.select(*columns_of(tenant, Queued))
     .where(
         is_ready,
-        tenant.c.server_name == sa.bindparam("server"),
+        tenant.c.server_name != sa.bindparam("to_server", type_=sa.String),
         ~sa.exists().where(
             _is_move,
             sa.or_(_is_queued, is_running, is_dropping),
             job.c.tenant_id == tenant.c.id,
         ),
     )
-    .order_by(tenant.c.id),
-    Queued,
+    .order_by(tenant.c.id)
 )
+_to_move_from = _to_move.where(tenant.c.server_name == sa.bindparam("from_server"))
 _LENGTH = Statement(
     sa.select(sa.func.count().label("count"), sa.func.min(job.c.started_at).label("oldest_at"))
     .select_from(job)
@@ -241,9 +244,17 @@ async def count(session: CatalogSession) -> int:
     return found.count if found else 0
 
 
-async def to_back_up(session: CatalogSession, tenant_ids: Sequence[UUID] | None) -> list[Queued]:
-    """Return those of the tenants, or of all of them, whose backup is not queued already."""
-    return await session.fetch_all(_TO_BACK_UP, ids=tenant_ids)
+async def to_back_up(
+    session: CatalogSession, tenant_ids: Sequence[UUID] | None, *, where: str | None = None
+) -> list[Queued]:
+    """Return those of the tenants, or of all of them, whose backup is not queued already.
+
+    With *where*, only those that it selects.
+
+    Raises:
+        BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
+    """
+    return await session.fetch_all(_chosen(_to_back_up, where), ids=tenant_ids)
 
 
 async def queued_backup(session: CatalogSession, tenant_id: UUID | None) -> Job | None:
@@ -251,9 +262,29 @@ async def queued_backup(session: CatalogSession, tenant_id: UUID | None) -> Job 
     return await session.fetch_one(_QUEUED_BACKUP, tenant=tenant_id)
 
 
-async def to_move(session: CatalogSession, server_name: str) -> list[Queued]:
-    """Return the tenants of a tenant server that are not being moved, and will not be."""
-    return await session.fetch_all(_TO_MOVE, server=server_name)
+async def to_move(
+    session: CatalogSession,
+    *,
+    from_server: str | None,
+    to_server: str,
+    where: str | None = None,
+) -> list[Queued]:
+    """Return the tenants that can be moved to a tenant server.
+
+    Those that are being moved, or will be, are left out. With *from_server*, only those of this
+    one; with *where*, only those that it selects.
+
+    Raises:
+        BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
+    """
+    some = _to_move if from_server is None else _to_move_from
+    chosen = _chosen(some, where)
+    return await session.fetch_all(chosen, from_server=from_server, to_server=to_server)
+
+
+@functools.lru_cache(maxsize=64)
+def _chosen(some: sa.Select[Any], where: str | None) -> Statement[Queued]:
+    return Statement(some.where(*conditions_of(where)), Queued)
 
 
 async def oldest_backup(session: CatalogSession) -> OldestBackup | None:

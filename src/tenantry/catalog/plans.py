@@ -25,7 +25,7 @@ from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import is_migrated, is_ready
 from tenantry.catalog.waves import CREATION, ORDERS, Wave, wave_of
-from tenantry.catalog.where import condition_of
+from tenantry.catalog.where import conditions_of
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, parameters
 from tenantry.db.types import Ids, is_listed
@@ -167,9 +167,7 @@ def _statements(
     if "plan_id" in choice:
         place = plan_tenant.c.wave, plan_tenant.c.sort_key
     labelled = (one.label(name) for one, name in zip(place, ("wave", "sort_key"), strict=True))
-    conditions = [_CONDITIONS[name] for name in sorted(choice)]
-    if where is not None:
-        conditions.append(condition_of(where))
+    conditions = [*(_CONDITIONS[name] for name in sorted(choice)), *conditions_of(where)]
     found = (
         sa.select(*_SELECTED_COLUMNS, *labelled)
         .where(_is_selected, *conditions)

@@ -20,7 +20,7 @@ from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.tables import tenant, tenant_name
 from tenantry.catalog.tenant_counts import ANY, Filters
 from tenantry.catalog.tenants import Tenant, TenantState
-from tenantry.catalog.where import condition_of
+from tenantry.catalog.where import conditions_of
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.ids import parse_id
@@ -285,5 +285,4 @@ def _filtered(some: sa.FromClause, choice: _Choice) -> Any:
             yield some.c[name] == sa.bindparam(name, type_=sa.String)
         else:
             yield is_true[name] if flag else sa.not_(is_true[name])
-    if choice.where is not None:
-        yield condition_of(choice.where, some)
+    yield from conditions_of(choice.where, some)

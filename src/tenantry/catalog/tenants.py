@@ -1,5 +1,6 @@
 """Tenants."""
 
+import functools
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -12,6 +13,7 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import job, tenant
+from tenantry.catalog.where import conditions_of
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
@@ -121,12 +123,6 @@ _DATABASES = Statement(
 _ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
 _ready = sa.select(*_COLUMNS).where(is_ready)
 _FIND = Statement(_ready.where(by_id), Tenant)
-_AFTER = Statement(
-    _ready.where(tenant.c.id > sa.bindparam("after"))
-    .order_by(tenant.c.id)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
-    Tenant,
-)
 _LOCK = Statement(_ready.where(by_id).with_for_update(key_share=True), Tenant)
 _FIND_BY_NAME = Statement(_ready.where(tenant.c.canonical_name == sa.bindparam("name")), Tenant)
 _UPDATED = (
@@ -246,9 +242,27 @@ async def get_by_name(session: CatalogSession, name: str) -> Tenant:
     return await fetch_or_raise(session, _FIND_BY_NAME, TenantNotFound, name=canonical(name))
 
 
-async def after(session: CatalogSession, after_id: UUID | None, *, limit: int) -> list[Tenant]:
-    """Return up to *limit* ready tenants created after the one with the id *after_id*, in order."""
-    return await session.fetch_all(_AFTER, after=after_id or UUID(int=0), limit=limit)
+async def after(
+    session: CatalogSession, after_id: UUID | None, *, limit: int, where: str | None = None
+) -> list[Tenant]:
+    """Return up to *limit* ready tenants created after the one with the id *after_id*, in order.
+
+    With *where*, only those that it selects.
+
+    Raises:
+        BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
+    """
+    return await session.fetch_all(_after(where), after=after_id or UUID(int=0), limit=limit)
+
+
+@functools.lru_cache(maxsize=64)
+def _after(where: str | None) -> Statement[Tenant]:
+    return Statement(
+        _ready.where(tenant.c.id > sa.bindparam("after"), *conditions_of(where))
+        .order_by(tenant.c.id)
+        .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+        Tenant,
+    )
 
 
 async def database_names(session: CatalogSession, *, server_name: str) -> set[str]:

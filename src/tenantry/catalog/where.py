@@ -59,6 +59,15 @@ def condition_of(text: str, some: sa.FromClause = tenant) -> Condition:
     return found
 
 
+def conditions_of(text: str | None, some: sa.FromClause = tenant) -> list[Condition]:
+    """Return the condition of an expression as a list, which is empty without one.
+
+    Raises:
+        BadText, BadWhere: As for `condition_of`.
+    """
+    return [] if text is None else [condition_of(text, some)]
+
+
 def _tokens(text: str) -> list[_Token]:
     tokens, at = [], 0
     end = len(text.rstrip())

@@ -58,7 +58,7 @@ Foreign = Annotated[
 
 
 class NothingToBackUp(Invalid):
-    """Name tenants with --tenant, or use --all."""
+    """Name tenants with --tenant, or use --where or --all."""
 
 
 class OneStream(Invalid):
@@ -82,6 +82,7 @@ async def create(
             metavar="TENANT", help="An id or a name; repeatable.", autocompletion=tenant_names
         ),
     ] = None,
+    where: options.Where = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every tenant, and the catalog.")
     ] = False,
@@ -101,7 +102,7 @@ async def create(
     secret, but all data of the tenant. Restoring it needs the same TENANTRY_SECRET_KEY.
     """
     names = tenant or []
-    if bool(names) == everything:
+    if bool(names) + everything + (where is not None) != 1:
         raise NothingToBackUp
     settings = session.configure()
     if to == STREAM:
@@ -116,7 +117,7 @@ async def create(
         return
     target = open_target(to or settings.archives)
     async with transfer.job(settings) as (services, progress):
-        made, failed = await _create(services, progress, target=target, names=names)
+        made, failed = await _create(services, progress, target=target, names=names, where=where)
     _show_made(made, failed, as_json=as_json)
 
 
@@ -300,9 +301,17 @@ async def cancel(
 
 
 async def _create(
-    services: Services, progress: Progress, *, target: Target, names: list[str]
+    services: Services,
+    progress: Progress,
+    *,
+    target: Target,
+    names: list[str],
+    where: str | None,
 ) -> tuple[list[Job], list[TenantFailure]]:
-    """Back up the tenants *names*, or everything; return the jobs, and what failed and why."""
+    """Back up the tenants *names*, those that *where* selects, or everything.
+
+    Return the jobs, and what failed and why.
+    """
     ctx, copying = session.context(), services.copying
     chosen = [await find_tenant(services.catalog, name) for name in names]
     made: list[Job] = []
@@ -321,9 +330,10 @@ async def _create(
                 failed.append(TenantFailure(tenant.name, error.message))
 
     if not names:
-        catalog = Progress(total=progress)
-        made.append(await creating.back_up(ctx, copying, None, target, progress=catalog))
-        chosen = await every_tenant(copying)
+        if where is None:
+            catalog = Progress(total=progress)
+            made.append(await creating.back_up(ctx, copying, None, target, progress=catalog))
+        chosen = await every_tenant(copying, where=where)
     if len(chosen) == 1 and names:  # its error is the result of the command
         return [await creating.back_up(ctx, copying, chosen[0], target, progress=progress)], []
     async with asyncio.TaskGroup() as tasks:
@@ -338,6 +348,8 @@ def _show_made(made: list[Job], failed: list[TenantFailure], *, as_json: bool) -
     else:
         for job in made:
             output.show_line(str(job.archive))
+    if not made and not failed:
+        output.note("No tenants to back up.")
     for one in failed:
         output.note(f"Not backed up: {one.tenant_name}: {one.error}")
     if failed:

@@ -6,16 +6,22 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.backup.drift_check import check_drift
-from tenantry.catalog import tenant_counts
+from tenantry.catalog import tenant_list
 from tenantry.cli import drift_reading, options, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
 from tenantry.cli.printing import output
 from tenantry.fleet.drift import DriftReport
+from tenantry.kit.errors import Invalid
+from tenantry.kit.pages import Window
 from tenantry.schemas.drift import DriftReportResponse
 
 group = new_group("Find tenants with a schema that has drifted.", reading=drift_reading.group)
+
+
+class TenantAndWhere(Invalid):
+    """Use either a tenant or --where."""
 
 
 @group.command("check")
@@ -25,6 +31,7 @@ async def check(
         typer.Argument(metavar="[TENANT]", help="An id or a name; every tenant by default."),
     ] = None,
     *,
+    where: options.Where = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare the schema of each tenant at the head with that of a new database.
@@ -33,10 +40,17 @@ async def check(
     expressions are not. Nothing is changed in the databases. Exits with 1 if a tenant has drifted,
     or could not be read.
     """
+    if tenant is not None and where is not None:
+        raise TenantAndWhere
     report = DriftReport()
     async with transfer.job(session.configure(), shows_bytes=False) as (services, progress):
         chosen = None if tenant is None else await find_tenant(services.catalog, tenant)
-        total = 1 if chosen else await tenant_counts.total(services.catalog)
+        first = Window(1, 1)
+        total = (
+            1
+            if chosen
+            else (await tenant_list.page(services.catalog, first, where=where)).total_count
+        )
         columns = (TextColumn("Comparing"), BarColumn(), MofNCompleteColumn())
         with transfer.bar(columns, lambda: report.total, total=total):
             await check_drift(
@@ -44,6 +58,7 @@ async def check(
                 services.copying,
                 report,
                 tenant=chosen,
+                where=where,
                 progress=progress,
             )
     if as_json:

@@ -14,13 +14,14 @@ group = new_group("Find tenants with a schema that has drifted.")
 @group.command("list")
 async def show_drifted(
     *,
+    where: options.Where = None,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_MAX,
     as_json: options.Json = False,
 ) -> None:
     """List the tenants that have drifted, and what differs, by the last check of each."""
     async with session.reading() as services:
-        found = await drift.page(services.catalog, Window(page, page_size))
+        found = await drift.page(services.catalog, Window(page, page_size), where=where)
     if as_json:
         output.show_json(DriftPage.of_page(found))
         return

@@ -61,9 +61,7 @@ async def label(
         await _import(_read(source), as_json=as_json)
         return
     async with opened_tenant(tenant or "") as (services, found):
-        changed = await labelling.label(
-            session.context(), services.catalog, found.id, change or []
-        )
+        changed = await labelling.label(session.context(), services.catalog, found.id, change or [])
     show_tenant(changed, as_json=as_json)
 
 

@@ -84,7 +84,7 @@ async def plan(
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
     only_behind: run_options.OnlyBehind = False,
-    where: run_options.Where = None,
+    where: options.Where = None,
     wave: run_options.Waves = None,
     order: run_options.Order = CREATION,
     wave_max_failures: run_options.WaveMaxFailures = None,
@@ -135,7 +135,7 @@ def migrate_fleet(
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
     only_behind: run_options.OnlyBehind = False,
-    where: run_options.Where = None,
+    where: options.Where = None,
     wave: run_options.Waves = None,
     order: run_options.Order = CREATION,
     wave_max_failures: run_options.WaveMaxFailures = None,
@@ -184,6 +184,7 @@ def undo(
         str | None, typer.Option(help="The admin that starts the undo. Default: the only one.")
     ] = None,
     tenant: run_options.Tenants = None,
+    where: options.Where = None,
     wave: run_options.Waves = None,
     order: run_options.Order = CREATION,
     wave_max_failures: run_options.WaveMaxFailures = None,
@@ -212,6 +213,7 @@ def undo(
         chosen = await run_options.options_of(
             catalog,
             named=tenant,
+            where=where,
             waves=wave,
             order=order,
             wave_max_failures=wave_max_failures,

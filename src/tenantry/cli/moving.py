@@ -14,7 +14,6 @@ from tenantry.cli import options, session, transfer
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
 from tenantry.cli.printing import output
-from tenantry.fleet.lifecycle import UnknownServer
 from tenantry.kit.errors import Invalid
 from tenantry.schemas.backups import (
     MovedList,
@@ -28,7 +27,7 @@ Result = Moved | Planned | NotMoved
 
 
 class NothingToMove(Invalid):
-    """Name tenants, or use --all-on SERVER."""
+    """Name tenants, or use --all-on SERVER, --where, or both."""
 
 
 class BothWays(Invalid):
@@ -48,6 +47,7 @@ async def move(
         str | None,
         typer.Option("--all-on", metavar="SERVER", help="Every tenant of this tenant server."),
     ] = None,
+    where: options.Where = None,
     is_online: Annotated[
         bool,
         typer.Option("--online", help="Move nothing that would be read-only while it is copied."),
@@ -70,7 +70,7 @@ async def move(
     complete and compared; reads continue. If anything fails, it stays where it is. The old
     database is dropped about a second after the move.
     """
-    if bool(tenant) == (all_on is not None):
+    if bool(tenant) == (all_on is not None or where is not None):
         raise NothingToMove
     if is_online and is_offline:
         raise BothWays
@@ -81,7 +81,7 @@ async def move(
     ended: Sequence[Result]
     async with transfer.job(settings) as (services, progress):
         ctx, copying = session.context(), services.copying
-        chosen = await _chosen(services, tenant or [], all_on)
+        chosen = await _chosen(services, tenant or [], all_on, where, to)
         if dry_run:
             ended = await moving.plan(copying, chosen, server_name=to, way=way)
         elif len(chosen) == 1 and tenant:  # its error is the result of the command
@@ -97,13 +97,16 @@ async def move(
     _show(ended, as_json=as_json, dry_run=dry_run)
 
 
-async def _chosen(services: Services, names: list[str], all_on: str | None) -> list[Tenant]:
-    if all_on is None:
+async def _chosen(
+    services: Services, names: list[str], all_on: str | None, where: str | None, to: str
+) -> list[Tenant]:
+    """Return the named tenants; or those of a server or an expression that are not on *to* yet."""
+    if names:
         found = [await find_tenant(services.catalog, name) for name in names]
         return list({one.id: one for one in found}.values())
-    if all_on not in services.databases.server_names:
-        raise UnknownServer
-    return [one for one in await every_tenant(services.copying) if one.server_name == all_on]
+    moving.check_servers(services.copying, all_on, to)
+    every = await every_tenant(services.copying, where=where)
+    return [one for one in every if one.server_name != to and all_on in (None, one.server_name)]
 
 
 def _show(ended: Sequence[Result], *, as_json: bool, dry_run: bool) -> None:

@@ -56,6 +56,9 @@ ClientAddress = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON, with the members of the HTTP API's `data`.")
 ]
+Where = Annotated[
+    str | None, typer.Option(help="Only the tenants that this selects: `plan=free and region!=eu`.")
+]
 Page = Annotated[int, typer.Option(min=1, help="The number of the page.")]
 PageSize = Annotated[int, typer.Option(min=1, help="Items per page; more than 100 means 100.")]
 PasswordStdin = Annotated[

@@ -20,9 +20,6 @@ Tenants = Annotated[
         autocompletion=tenant_names,
     ),
 ]
-Where = Annotated[
-    str | None, typer.Option(help="Only the tenants that this selects: `plan=free and region!=eu`.")
-]
 Retry = Annotated[
     str | None,
     typer.Option(

@@ -39,9 +39,7 @@ async def show_all(
             "at the creation."
         ),
     ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Those that this selects: `plan=free and region!=eu`.")
-    ] = None,
+    where: options.Where = None,
     deleted: Annotated[
         bool, typer.Option("--deleted", help="The deleted tenants that can be undeleted.")
     ] = False,

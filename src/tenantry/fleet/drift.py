@@ -94,18 +94,26 @@ class DriftCheck:
     concurrency: int
 
     async def check(
-        self, ctx: OperationContext, report: DriftReport, *, only: Tenant | None = None
+        self,
+        ctx: OperationContext,
+        report: DriftReport,
+        *,
+        only: Tenant | None = None,
+        where: str | None = None,
     ) -> None:
         """Compare all tenants, or *only* one, and store which have drifted; *report* counts them.
 
+        With *where*, those that it selects when they are read, some at a time.
+
         Raises:
+            BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
             BadStream: The directory of revisions cannot be read.
             DatabaseUnavailable: The catalog cannot be reached.
         """
         streams = self.lifecycle.streams()
         head = await asyncio.to_thread(lambda: str(streams.head))
         expected: dict[str, Expected] = {}
-        page = [only] if only else await self._after(None)
+        page = [only] if only else await self._after(None, where)
         while page:
             at_head = [one for one in page if one.schema_revision == head]
             report.not_at_head += len(page) - len(at_head)
@@ -113,10 +121,11 @@ class DriftCheck:
                 expected[name] = await self._expected(ctx, name, streams)
             found = await self._compare(report, at_head, streams, expected)
             await drift.store(self.lifecycle.catalog, found, at=ctx.now)
-            page = [] if only else await self._after(page[-1].id)
+            page = [] if only else await self._after(page[-1].id, where)
 
-    async def _after(self, after: UUID | None) -> list[Tenant]:
-        return await tenants.after(self.lifecycle.catalog, after, limit=TENANTS_READ)
+    async def _after(self, after: UUID | None, where: str | None) -> list[Tenant]:
+        catalog = self.lifecycle.catalog
+        return await tenants.after(catalog, after, limit=TENANTS_READ, where=where)
 
     async def _expected(
         self, ctx: OperationContext, server_name: str, streams: Streams

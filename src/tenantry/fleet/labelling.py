@@ -73,9 +73,7 @@ async def label(
     return changed
 
 
-async def import_labels(
-    ctx: OperationContext, catalog: Catalog, content: bytes
-) -> Imported:
+async def import_labels(ctx: OperationContext, catalog: Catalog, content: bytes) -> Imported:
     """Change the labels of the tenants in a CSV file, in UTF-8.
 
     Its first line has `NAME` and the keys of labels. Each further line has the name of a tenant and
@@ -142,7 +140,7 @@ def _read(content: bytes) -> list[_Row]:
     try:
         header = next(reader, [])
         _check_header(header)
-        rows = []
+        rows: list[_Row] = []
         for cells in reader:
             if not cells:
                 continue
@@ -160,7 +158,7 @@ def _read(content: bytes) -> list[_Row]:
 
 
 def _check_header(header: Sequence[str]) -> None:
-    if header[:1] != [NAME] or len(header) < 2 or len(set(header)) < len(header):
+    if header[:1] != [NAME] or not header[1:] or len(set(header)) < len(header):
         raise BadLabelFile(f"Line 1 must be `{NAME}` and different keys of labels: name,plan.")
     try:
         for key in header[1:]:

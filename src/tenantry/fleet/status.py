@@ -108,15 +108,18 @@ async def schema_status(catalog: CatalogSession, streams: "Streams") -> SchemaSt
 
 
 async def tenant_map(
-    catalog: CatalogSession, streams: "Streams", *, after: UUID | None
+    catalog: CatalogSession, streams: "Streams", *, after: UUID | None, where: str | None = None
 ) -> list[PlacedTenant]:
     """Return up to `MAP_MAX` tenants created after the one with the id *after*, with their places.
 
+    With *where*, only those that it selects.
+
     Raises:
+        BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
         BadStream: The directory of revisions cannot be read.
         DatabaseUnavailable: The catalog cannot be reached.
     """
-    found = await fleet_map.map_after(catalog, after)
+    found = await fleet_map.map_after(catalog, after, where=where)
     revisions = {one.schema_revision for one in found}
     places = await asyncio.to_thread(lambda: {one: place_of(one, streams) for one in revisions})
     return [PlacedTenant(one, places[one.schema_revision]) for one in found]

@@ -188,10 +188,12 @@ class BackUpRequest(Schema, frozen=True):
     """The tenants to back up.
 
     Attributes:
-        tenant_ids: Their ids. Omitted: every tenant, and the catalog.
+        tenant_ids: Their ids. Omitted, also `where`: every tenant, and the catalog.
+        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
     tenant_ids: list[UUID] | UnsetType = UNSET
+    where: str | UnsetType = UNSET
 
 
 class QueuedJobs(Schema, frozen=True):
@@ -298,16 +300,20 @@ class MoveTenantRequest(Schema, frozen=True):
     server: str
 
 
-class MoveTenantsRequest(Schema, frozen=True):
-    """The tenant server to empty, and the new one of its customers.
+class MoveTenantsRequest(Schema, frozen=True, forbid_unknown_fields=True):
+    """Which customers to move, and their new tenant server: `fromServer`, `where`, or both.
+
+    No other member is taken: a mistyped ``where`` would move every customer of the server.
 
     Attributes:
-        from_server: The tenant server that is emptied.
-        to_server: Another tenant server of the settings.
+        to_server: A tenant server of the settings; tenants that are on it are left out.
+        from_server: The tenants of this tenant server. Omitted: of all.
+        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
-    from_server: str
     to_server: str
+    from_server: str | UnsetType = UNSET
+    where: str | UnsetType = UNSET
 
 
 class VerifiedResponse(Schema, frozen=True):

@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from tenantry.db.copying.schema_listing import Difference
 from tenantry.schemas.backups import TenantFailure
-from tenantry.schemas.base import PageResponse, Schema
+from tenantry.schemas.base import PageRequest, PageResponse, Schema
 
 if TYPE_CHECKING:
     from tenantry.fleet.drift import DriftReport
@@ -38,6 +38,26 @@ class DriftedTenantResponse(Schema, frozen=True):
     schema_revision: str | None
     drifted_at: datetime
     differences: list[DifferenceResponse]
+
+
+class DriftPageRequest(PageRequest, frozen=True):
+    """Which page of which customers.
+
+    Attributes:
+        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
+    """
+
+    where: str | None = None
+
+
+class CheckDriftRequest(Schema, frozen=True, forbid_unknown_fields=True):
+    """Which customers to check: all, without a member.
+
+    Attributes:
+        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
+    """
+
+    where: str | UnsetType = UNSET
 
 
 class DriftPage(PageResponse[DriftedTenantResponse], frozen=True):

@@ -222,13 +222,15 @@ class TenantOverviewResponse(Schema, frozen=True):
 
 
 class TenantMapRequest(Schema, frozen=True):
-    """From which customer on, in the order of their creation.
+    """Which customers, and from which one on, in the order of their creation.
 
     Attributes:
         after: The id of the last tenant that was received. Omitted: from the first.
+        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
     after: UUID | None = None
+    where: str | None = None
 
 
 class MapTenantResponse(Schema, frozen=True):

@@ -15,7 +15,7 @@ from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Conflict
+from tenantry.kit.errors import Conflict, Invalid
 from tenantry.work.kinds import Kind
 from tenantry.work.ledger import Ledger, new_job
 
@@ -33,6 +33,11 @@ class Wanted(TypedDict, total=False):
     server_name: str | None
     keep_days: int | None
     keep_last: int | None
+    where: str | None
+
+
+class NothingChosen(Invalid):
+    """Say which tenants are moved: `fromServer`, `where`, or both."""
 
 
 class TooManyQueued(Conflict):
@@ -79,6 +84,7 @@ class Queue:
         changes = audit_log.changes_between(None, job, "kind", "tenant_name", "archive")
         if options.keep_days is not None:
             changes += audit_log.changes_between(None, options, "keep_days", "keep_last")
+        changes += _selected(options.where)
         if kind == MOVE and tenant is not None:
             changes += _servers(tenant.server_name, options.server_name)
         async with self.ledger.catalog.begin() as session:
@@ -93,41 +99,61 @@ class Queue:
         self.hint()
         return job
 
-    async def back_up(self, ctx: OperationContext, tenant_ids: Sequence[UUID] | None) -> int:
+    async def back_up(
+        self, ctx: OperationContext, tenant_ids: Sequence[UUID] | None, *, where: str | None = None
+    ) -> int:
         """Queue backups of these tenants, or of every tenant and the catalog; return how many.
 
-        What is queued already is left out.
+        With *where*, of those tenants that it selects, without the catalog. What is queued already
+        is left out.
+
+        Raises:
+            BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
         """
         async with self.ledger.catalog.begin() as session:
-            found = await job_queue.to_back_up(session, tenant_ids)
+            found = await job_queue.to_back_up(session, tenant_ids, where=where)
             chosen: list[TenantName] = [(one.id, one.name) for one in found]
-            if tenant_ids is None and await job_queue.queued_backup(session, None) is None:
+            is_all = tenant_ids is None and where is None
+            if is_all and await job_queue.queued_backup(session, None) is None:
                 chosen.insert(0, (None, None))
             options = JobOptions(request_id=ctx.request_id, address=ctx.address)
             await job_queue.add(session, [_new(ctx, BACKUP, one, options) for one in chosen])
-            changes: audit_log.Changes = [{"field": "jobs", "old": None, "new": len(chosen)}]
+            changes = [*_counted(chosen), *_selected(where)]
             await audit.LOG.add(session, ctx, "backup.queue", "backups", changes=changes)
         self.hint()
         return len(chosen)
 
-    async def move_all(self, ctx: OperationContext, *, from_server: str, to_server: str) -> int:
+    async def move_all(
+        self,
+        ctx: OperationContext,
+        *,
+        from_server: str | None,
+        to_server: str,
+        where: str | None = None,
+    ) -> int:
         """Queue a move of every tenant of a tenant server to another one; return how many.
 
-        A tenant that is being moved, or will be, is left out.
+        With *where*, of those that it selects, of any server without *from_server*. A tenant that
+        is on *to_server*, is being moved, or will be, is left out.
 
         Raises:
+            NothingChosen: There is neither *from_server* nor *where*.
+            BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
             TenantMoving: Another caller has just queued a move of one of the tenants.
         """
+        if from_server is None and where is None:
+            raise NothingChosen
         options = JobOptions(request_id=ctx.request_id, address=ctx.address, server_name=to_server)
         async with self.ledger.catalog.begin() as session:
-            found = await job_queue.to_move(session, from_server)
+            found = await job_queue.to_move(
+                session, from_server=from_server, to_server=to_server, where=where
+            )
             if not found:
                 return 0
             await job_queue.add(
                 session, [_new(ctx, MOVE, (one.id, one.name), options) for one in found]
             )
-            changes: audit_log.Changes = [{"field": "jobs", "old": None, "new": len(found)}]
-            changes += _servers(from_server, to_server)
+            changes = [*_counted(found), *_servers(from_server, to_server), *_selected(where)]
             await audit.LOG.add(session, ctx, "move.queue", "moves", changes=changes)
         self.hint()
         return len(found)
@@ -168,7 +194,15 @@ async def _end_checks(
             await holds.check_failed(session, subscribed, job)
 
 
-def _servers(from_server: str, to_server: str | None) -> audit_log.Changes:
+def _counted(queued: Sequence[object]) -> audit_log.Changes:
+    return [{"field": "jobs", "old": None, "new": len(queued)}]
+
+
+def _selected(where: str | None) -> audit_log.Changes:
+    return [] if where is None else [{"field": "where", "old": None, "new": where}]
+
+
+def _servers(from_server: str | None, to_server: str | None) -> audit_log.Changes:
     return [{"field": "serverName", "old": from_server, "new": to_server}]
 
 

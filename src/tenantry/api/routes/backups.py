@@ -40,8 +40,10 @@ async def back_up_tenants(
     ctx: AdminContext, services: Services, request: BackUpRequest
 ) -> QueuedJobs:
     """Back up tenants; by default all of them, and the catalog."""
-    tenant_ids = sent_members(request).get("tenant_ids")
-    return QueuedJobs(await services.queue.back_up(ctx, tenant_ids))
+    sent = sent_members(request)
+    return QueuedJobs(
+        await services.queue.back_up(ctx, sent.get("tenant_ids"), where=sent.get("where"))
+    )
 
 
 @endpoint("GET", "/api/admin/backups", ADMIN)
@@ -157,10 +159,12 @@ async def move_tenant(
 async def move_tenants(
     ctx: AdminContext, services: Services, request: MoveTenantsRequest
 ) -> QueuedJobs:
-    """Move every tenant of a tenant server to another one."""
-    moving.check_servers(services.copying, request.from_server, request.to_server)
+    """Move tenants to another tenant server: every one of a server, or those of an expression."""
+    sent = sent_members(request)
+    from_server, where = sent.get("from_server"), sent.get("where")
+    moving.check_servers(services.copying, from_server, request.to_server)
     return QueuedJobs(
         await services.queue.move_all(
-            ctx, from_server=request.from_server, to_server=request.to_server
+            ctx, from_server=from_server, to_server=request.to_server, where=where
         )
     )

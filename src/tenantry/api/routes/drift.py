@@ -9,21 +9,30 @@ from tenantry.api.envelope import Reply
 from tenantry.api.routes.jobs import queued, queues
 from tenantry.catalog import drift, tenants
 from tenantry.catalog.job_queue import DRIFT
-from tenantry.schemas.base import Nothing, PageRequest
-from tenantry.schemas.drift import DriftedTenantResponse, DriftPage, TenantDriftResponse
+from tenantry.schemas.base import Nothing, sent_members
+from tenantry.schemas.drift import (
+    CheckDriftRequest,
+    DriftedTenantResponse,
+    DriftPage,
+    DriftPageRequest,
+    TenantDriftResponse,
+)
 from tenantry.services import Services
 
 
 @endpoint("GET", "/api/admin/drift", ADMIN)
-async def list_drifted(_ctx: AdminContext, services: Services, request: PageRequest) -> DriftPage:
+async def list_drifted(
+    _ctx: AdminContext, services: Services, request: DriftPageRequest
+) -> DriftPage:
     """List the tenants that have drifted, with what differs."""
-    return DriftPage.of_page(await drift.page(services.catalog, request.window))
+    page = await drift.page(services.catalog, request.window, where=request.where)
+    return DriftPage.of_page(page)
 
 
 @queues("/api/admin/drift/check", errors=[CONFLICT])
-async def check_drift(ctx: AdminContext, services: Services, _request: Nothing) -> Reply:
+async def check_drift(ctx: AdminContext, services: Services, request: CheckDriftRequest) -> Reply:
     """Check every tenant at the head for drift: compare its schema with that of a new database."""
-    return await queued(ctx, services, DRIFT)
+    return await queued(ctx, services, DRIFT, where=sent_members(request).get("where"))
 
 
 @endpoint("GET", "/api/admin/tenants/{tenantId}/drift", ADMIN)

@@ -81,7 +81,7 @@ async def show_map(
 ) -> TenantMapResponse:
     """List tenants with their places, in the order of their creation."""
     streams = services.streams()
-    found = await tenant_map(services.catalog, streams, after=request.after)
+    found = await tenant_map(services.catalog, streams, after=request.after, where=request.where)
     return TenantMapResponse.of_map(str(streams.head), found)
 
 
