@@ -431,6 +431,8 @@ class TestMigrateWithPlan:
         )
         assert item["runId"] == run["id"] == passed.data["runId"]
         assert ": 1 passed, 0 at the head, 1 failed" in shown.stdout
+        assert "By this rehearsal, one process needs about" in shown.stdout
+        assert {one["tenant"] for one in detail["slowest"]} == {"acme", "globex"}
         assert [one["customerName"] for one in detail["details"]] == ["acme", "globex"]
         assert (detail["causes"][0]["count"], run["planId"]) == (1, planned["id"])
         assert f"plan     {planned['id']}" in tenantry("migrate", "show").stdout

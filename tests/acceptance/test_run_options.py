@@ -81,6 +81,8 @@ PREVIEW: Shape = {
     ),
     "expectedMs": maybe(is_count),
     "plan": maybe(is_a({"id": is_guid, "digest": is_text})),
+    "slowest": list_of({"customerId": is_guid, "tenant": is_text, "durationMs": is_count}),
+    "estimatedMs": maybe(is_count),
 }
 
 
@@ -399,6 +401,26 @@ class TestDryRun(WithMigrations):
         assert data["expectedMs"] == found["medianMs"]
         mine.add_table("a2_create_pets", "pets")
         assert (await previewed(world))["expectedMs"] is None
+
+    async def test_of_a_rehearsal_names_the_slowest_tenants_and_estimates_the_run(
+        self, world: World, mine: Migrations
+    ) -> None:
+        mine.add_slow("a1_take_a_while", 0.3)
+
+        dry, found = await previewed(world), await previewed(world, rehearse=True)
+
+        assert (dry["slowest"], dry["estimatedMs"]) == ([], None)
+        assert {one["tenant"] for one in found["slowest"]} == {"acme", "globex"}
+        times = [one["durationMs"] for one in found["slowest"]]
+        assert times == sorted(times, reverse=True)
+        assert 300 <= times[1]
+        assert times[0] <= found["estimatedMs"] <= sum(times)
+        admin = await world.admin()
+        plan = ok(await admin.get(f"/api/admin/plans/{found['plan']['id']}"))
+        for name in ("slowest", "estimatedMs"):
+            assert plan[name] == found[name]
+        page = ok(await admin.get("/api/admin/plans"))
+        assert [one["estimatedMs"] for one in page["items"]] == [found["estimatedMs"], None]
 
     async def test_rehearses(self, world: World, mine: Migrations) -> None:
         """Pending revisions are applied and rolled back; failures are reported."""

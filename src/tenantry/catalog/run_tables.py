@@ -108,6 +108,9 @@ plan = sa.Table(
     sa.Column("passed_count", sa.Integer, nullable=False),
     sa.Column("up_to_date_count", sa.Integer, nullable=False),
     sa.Column("failed_count", sa.Integer, nullable=False),
+    # Of a rehearsal: the slowest tenants, as JSON, and how long a run would take.
+    sa.Column("slowest", Records, nullable=False, server_default="[]"),
+    sa.Column("estimated_ms", sa.BigInteger, nullable=True),
     # The run that was started with it: there is at most one.
     sa.Column("run_id", sa.Uuid, nullable=True),
     sa.Index("ix_plan_expires_at", "expires_at"),

@@ -35,6 +35,19 @@ class PlanUsed(Conflict):
     """A run was started with this plan before. Make a new plan with a dry run."""
 
 
+class SlowTenant(msgspec.Struct, frozen=True):
+    """A tenant whose rehearsal took long.
+
+    Attributes:
+        duration_ms: How long its revisions were executed, with the waits for locks, in
+            milliseconds.
+    """
+
+    tenant_id: UUID
+    tenant_name: str
+    duration_ms: int
+
+
 class StoredPlan(msgspec.Struct, frozen=True):
     """A plan of a run.
 
@@ -54,6 +67,9 @@ class StoredPlan(msgspec.Struct, frozen=True):
         up_to_date_count: How many of the tenants are at the head.
         failed_count: How many of the tenants have an error.
         run_id: The run that was started with it; None before.
+        slowest: The tenants whose rehearsal took longest; see `slow_tenants`.
+        estimated_ms: How long one process needs for the run by the durations of the rehearsal;
+            None if that is not known.
     """
 
     id: UUID
@@ -73,6 +89,13 @@ class StoredPlan(msgspec.Struct, frozen=True):
     up_to_date_count: int
     failed_count: int
     run_id: UUID | None = None
+    slowest: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    estimated_ms: int | None = None
+
+    @property
+    def slow_tenants(self) -> list[SlowTenant]:
+        """The tenants whose rehearsal took longest, the slowest first; at most 10."""
+        return msgspec.convert(self.slowest, list[SlowTenant])
 
     @property
     def hashes(self) -> dict[str, str]:

@@ -138,6 +138,8 @@ def make_plan(
         passed_count=sum(one.has_passed for one in tenants),
         up_to_date_count=preview.up_to_date,
         failed_count=preview.failed,
+        slowest=msgspec.to_builtins(preview.slowest),
+        estimated_ms=preview.estimated_ms,
     )
     return plan, tenants
 

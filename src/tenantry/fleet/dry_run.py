@@ -1,8 +1,9 @@
 """Preview a run: inspect each tenant's database, or rehearse its pending revisions."""
 
 import asyncio
+import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.durations import Duration
 from tenantry.catalog.plans import Selected
-from tenantry.catalog.stored_plans import StoredPlan
+from tenantry.catalog.stored_plans import SlowTenant, StoredPlan
 from tenantry.fleet.pending_revisions import LostData, PendingRevision
 from tenantry.fleet.pending_sql import sql_of
 from tenantry.kit.errors import chain_of
@@ -21,6 +22,9 @@ from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied
 from tenantry.tenant.databases import TenantDatabases
+
+SLOWEST_MAX = 10
+"""The slowest tenants of a rehearsal that are named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +40,7 @@ class TenantPreview:
         is_rehearsable: False if a pending revision cannot be rolled back.
         wave: As in `plans.Selected`.
         sort_key: As in `plans.Selected`.
+        executed_ms: How long its rehearsal took; None without one.
     """
 
     tenant_id: UUID
@@ -47,6 +52,7 @@ class TenantPreview:
     cause: str | None = None
     wave: int | None = None
     sort_key: str | None = None
+    executed_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +66,10 @@ class Preview:
         durations: Of earlier tenants, by the names of their revisions; see `Fleet.preview`.
         expected_ms: How long the run takes by these durations; None if one is not known.
         plan: The plan that was stored of it, if any.
+        slowest: The tenants whose rehearsal took longest, the slowest first; at most `SLOWEST_MAX`.
+        estimated_ms: How long one process needs for the run by the durations of the rehearsal, if
+            every tenant starts as soon as there is a place on its server; None if a pending one was
+            not rehearsed.
     """
 
     total: int
@@ -71,6 +81,8 @@ class Preview:
     durations: list[Duration] = field(default_factory=list)
     expected_ms: int | None = None
     plan: StoredPlan | None = None
+    slowest: list[SlowTenant] = field(default_factory=list)
+    estimated_ms: int | None = None
 
     @property
     def paths(self) -> Counter[str]:
@@ -85,11 +97,13 @@ class Previewer:
     Attributes:
         migrator: Inspects or rehearses one database, within the deadline of a migration.
         concurrency: How many databases are inspected concurrently.
+        concurrencies: How many tenants a run migrates concurrently on each server, by its name.
     """
 
     databases: TenantDatabases
     migrator: Migrator
     concurrency: int
+    concurrencies: Mapping[str, int] = field(default_factory=dict)
 
     async def preview(
         self, selected: list[Selected], scripts: RunScripts, *, rehearse: bool
@@ -130,6 +144,26 @@ class Previewer:
                 replace(one, lost=_lost(losses[one.revision, one.engine]))
                 for one in await sql_of(scripts, pending)
             ],
+            slowest=_slowest(found),
+            estimated_ms=self._estimate(selected, found) if rehearse else None,
+        )
+
+    def _estimate(self, selected: Sequence[Selected], found: Sequence[TenantPreview]) -> int | None:
+        each: dict[str, list[int]] = defaultdict(list)
+        for tenant, one in zip(selected, found, strict=True):
+            if one.pending_migrations:
+                if one.executed_ms is None:
+                    return None
+                each[tenant.server_name].append(one.executed_ms)
+        return max(
+            (
+                max(
+                    *some,
+                    sum(some) // min(self.concurrencies.get(name, self.concurrency), len(some)),
+                )
+                for name, some in each.items()
+            ),
+            default=0,
         )
 
     async def _read(
@@ -164,7 +198,14 @@ def _previewed(
         is_rehearsable=not _is_not_rehearsable(error),
         wave=tenant.wave,
         sort_key=tenant.sort_key,
+        executed_ms=found.executed_ms if isinstance(found, Inspection) else None,
     )
+
+
+def _slowest(found: Iterable[TenantPreview]) -> list[SlowTenant]:
+    timed = [(one, one.executed_ms) for one in found if one.executed_ms is not None]
+    slowest = heapq.nlargest(SLOWEST_MAX, timed, key=lambda pair: pair[1])
+    return [SlowTenant(one.tenant_id, one.tenant_name, took) for one, took in slowest]
 
 
 def _lost(losses: Iterable[Loss]) -> list[LostData]:

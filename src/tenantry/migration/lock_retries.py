@@ -11,6 +11,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.kit.retry import backoff_seconds
 from tenantry.migration.errors import is_lock_timeout, is_shared_object_race
@@ -80,6 +81,8 @@ class Inspection:
         pending: The revisions that would be applied, in order; empty if unknown.
         error: Why they are unknown; or why the rehearsal failed.
         losses: What is lost if they are undone, as far as their statements are recorded.
+        executed_ms: How long a rehearsal has executed them, with the waits for locks; None if it
+            has not.
     """
 
     dialect: sa.Dialect
@@ -87,6 +90,7 @@ class Inspection:
     pending: Sequence[Applied]
     error: Exception | None = None
     losses: Sequence[Loss] = ()
+    executed_ms: int | None = None
 
 
 class LockRetries:
@@ -119,6 +123,7 @@ class LockRetries:
         self._lock_timeouts = self._races = self._moves = 0
         self._following: Script | None = None  # of the script that was executed last
         self.has_sent = False
+        self._rehearsed_seconds: float | None = None
 
     def migrate(self, execution: Execution, *, is_first: bool) -> SchemaState:
         """Bring the database to the head; return its state, with the error if it failed.
@@ -220,6 +225,11 @@ class LockRetries:
         Raises:
             Exception: Any error of the drivers, if the revision of the database cannot be read.
         """
+        found = self._rehearse(execution)
+        seconds = self._rehearsed_seconds
+        return found if seconds is None else replace(found, executed_ms=round(seconds * 1_000))
+
+    def _rehearse(self, execution: Execution) -> Inspection:
         while True:
             found, state = self._inspect(execution)
             if found.error is not None or not found.pending:
@@ -276,6 +286,7 @@ class LockRetries:
         steps = script.steps(self._run_id, self._timeouts)
         has_next = bool(script.rest)
         wait_ms = self._timeouts.swap_ms
+        began = monotonic_seconds()
         try:
             execution.execute(steps, wait_ms=wait_ms, rehearses=rehearses, has_next=has_next)
         except SchemaMoved:  # another run has migrated the database, or is doing so: wait for it
@@ -290,6 +301,11 @@ class LockRetries:
             self._lock_timeouts = self._races = self._moves = 0
             self._following = script.following
             return True
+        finally:
+            if rehearses:
+                self._rehearsed_seconds = (
+                    monotonic_seconds() - began + (self._rehearsed_seconds or 0)
+                )
         return False
 
     def _pause_at_lock(self, execution: Execution, error: Exception) -> None:

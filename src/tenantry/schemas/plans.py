@@ -12,7 +12,11 @@ from tenantry.catalog.waves import CREATION
 from tenantry.fleet.pending_revisions import planned_revisions
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.migrations import Details
-from tenantry.schemas.previews import MigrationPreviewDetailResponse, PendingRevisionResponse
+from tenantry.schemas.previews import (
+    MigrationPreviewDetailResponse,
+    PendingRevisionResponse,
+    SlowTenantResponse,
+)
 
 # Options that earlier releases have not stored.
 _LATER = {
@@ -53,6 +57,8 @@ class PlanResponse(Schema, frozen=True):
         retry_of: The earlier run of which it retries the failures; null if it is no retry.
         undoes: The run that it undoes; null if it upgrades.
         where: The expression that selects its tenants; null without one.
+        estimated_ms: How many milliseconds one process needs for the run by the durations of the
+            rehearsal; null without one, or if a pending tenant was not rehearsed.
     """
 
     represents: ClassVar[type] = StoredPlan
@@ -81,6 +87,7 @@ class PlanResponse(Schema, frozen=True):
     up_to_date_count: int
     failed_count: int
     run_id: UUID | None
+    estimated_ms: int | None
 
     @classmethod
     def of(cls, source: StoredPlan, **more: Any) -> Self:
@@ -133,12 +140,14 @@ class PlanDetailResponse(PlanResponse, frozen=True):
         revisions: The pending revisions, once for each engine.
         files: The files of the revisions.
         causes: The causes of errors, the commonest first; at most 1,000.
+        slowest: Of a rehearsal: the tenants that took longest, the slowest first; at most 10.
         details: What was found at each tenant, in the order of their creation.
     """
 
     revisions: list[PlannedRevisionResponse]
     files: list[PlannedFileResponse]
     causes: list[PlanCauseResponse]
+    slowest: list[SlowTenantResponse]
     details: list[MigrationPreviewDetailResponse]
 
     @classmethod
@@ -151,6 +160,7 @@ class PlanDetailResponse(PlanResponse, frozen=True):
             revisions=[PlannedRevisionResponse.of(one) for one in planned_revisions(plan)],
             files=[PlannedFileResponse(one["name"], one["sha256"]) for one in plan.files],
             causes=[PlanCauseResponse.of(one) for one in causes],
+            slowest=[SlowTenantResponse.of(one) for one in plan.slow_tenants],
             details=[
                 MigrationPreviewDetailResponse(
                     one.tenant_id, one.tenant_name, one.position, one.pending, one.error

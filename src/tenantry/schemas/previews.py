@@ -6,6 +6,7 @@ from uuid import UUID
 from msgspec import field
 
 from tenantry.catalog.durations import Duration
+from tenantry.catalog.stored_plans import SlowTenant
 from tenantry.fleet.pending_revisions import LostData, PendingRevision, RunsAs
 from tenantry.schemas.base import Schema
 
@@ -86,6 +87,22 @@ class DurationResponse(Schema, frozen=True):
     tenant_count: int = field(name="customerCount")
 
 
+class SlowTenantResponse(Schema, frozen=True):
+    """A customer whose rehearsal took long.
+
+    Attributes:
+        tenant: Its name.
+        duration_ms: How long its revisions were executed, with the waits for locks, in
+            milliseconds.
+    """
+
+    represents: ClassVar[type] = SlowTenant
+
+    tenant_id: UUID = field(name="customerId")
+    tenant_name: str = field(name="tenant")
+    duration_ms: int
+
+
 class PlanReference(Schema, frozen=True):
     """A stored plan, and the hash of all that a run of it depends on.
 
@@ -112,6 +129,9 @@ class MigrationPreviewResponse(Schema, frozen=True):
             answering process alone; null if some are not known.
         plan: The plan that was stored, which can be started; null if the files of the revisions
             cannot be read, or were replaced during the dry run.
+        slowest: Of a rehearsal: the tenants that took longest, the slowest first; at most 10.
+        estimated_ms: How many milliseconds one process needs for the run by the durations of the
+            rehearsal; null without one, or if a pending tenant was not rehearsed.
     """
 
     total: int
@@ -123,3 +143,5 @@ class MigrationPreviewResponse(Schema, frozen=True):
     durations: list[DurationResponse]
     expected_ms: int | None
     plan: PlanReference | None
+    slowest: list[SlowTenantResponse]
+    estimated_ms: int | None

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tenantry.catalog.stored_plans import PlanCause, PlanTenant, StoredPlan
+from tenantry.catalog.stored_plans import PlanCause, PlanTenant, SlowTenant, StoredPlan
 from tenantry.cli.printing import output
 from tenantry.cli.printing.reports import show_failures, show_long_table, tenants_text
 from tenantry.fleet.pending_revisions import PendingRevision, planned_revisions
@@ -27,6 +27,7 @@ def show_preview(preview: "Preview", *, rehearsed: bool) -> None:
     _show_live(preview.revisions)
     _show_findings(preview.revisions)
     _show_lost(preview.revisions)
+    _show_slowest(preview.slowest, preview.estimated_ms)
     failed = [one for one in preview.details if one.error is not None and one.is_rehearsable]
     skipped = [one for one in preview.details if not one.is_rehearsable]
     show_failures(_by_cause(failed))
@@ -112,6 +113,7 @@ def show_plan(plan: StoredPlan, causes: Sequence[PlanCause], tenants: Sequence[P
     show_long_table(columns, rows)
     _show_findings(revisions)
     _show_lost(revisions)
+    _show_slowest(plan.slow_tenants, plan.estimated_ms)
     samples = {one.tenant_id: one for one in tenants}
     show_failures(
         [
@@ -177,6 +179,15 @@ def _show_lost(revisions: Sequence[PendingRevision]) -> None:
         for lost in one.lost
     ]
     show_long_table(columns, rows)
+
+
+def _show_slowest(slowest: Sequence[SlowTenant], estimated_ms: int | None) -> None:
+    """Print the slowest tenants of a rehearsal, and how long the run takes by all of them."""
+    rows = [(one.tenant_name, f"{one.duration_ms / 1_000:,.3f}") for one in slowest]
+    show_long_table(["Slowest", output.number("Seconds")], rows)
+    if rows and estimated_ms is not None:
+        seconds = max(estimated_ms / 1_000, 0.1)
+        output.show_line(f"By this rehearsal, one process needs about {seconds:,.1f} s.\n")
 
 
 def _by_cause(previews: Sequence["TenantPreview"]) -> list[tuple[int, str, str | None]]:
