@@ -332,7 +332,15 @@ class TestUndo:
 
 class TestRefusal:
     @pytest.mark.parametrize(
-        "body", [None, "pass", '"""Not yet."""\n...', "raise NotImplementedError('later')"]
+        "body",
+        [
+            None,
+            "pass",
+            '"""Not yet."""\n...',
+            "raise NotImplementedError('later')",
+            "name = op.f('mark')",
+            "if False:\n    op.drop_table('mark')",
+        ],
     )
     async def test_of_a_missing_or_empty_downgrade_names_the_line_and_starts_nothing(
         self, undoable: Settings, folder: AlembicFolder, body: str | None
@@ -342,10 +350,44 @@ class TestRefusal:
             add_table(folder, "u1_note")
             folder.add("u2_mark", "op.create_table('mark', sa.Column('id', sa.Integer))", undo=body)
             run = await migrate(services)
-            with pytest.raises(NoDowngrade, match=r"^u2_mark.py, line \d+: `downgrade\(\)` is "):
+            with pytest.raises(
+                NoDowngrade, match=r"^u2_mark.py, line \d+: `downgrade\(\)` (is|runs no) "
+            ):
                 await migrate(services, undoes=run.id)
             with pytest.raises(NoDowngrade):
                 await preview(services, run)
+
+    async def test_of_a_downgrade_without_effect_on_one_engine_leaves_its_tenants_as_they_are(
+        self, undoable: Settings, folder: AlembicFolder, engine: str
+    ):
+        async with open_services(undoable) as services:
+            some = await tenants(services, 1)
+            add_table(folder, "u1_note")
+            folder.add(
+                "u2_mark",
+                "op.create_table('mark', sa.Column('id', sa.Integer))",
+                undo=f"if op.get_context().dialect.name != {engine!r}:\n    op.drop_table('mark')",
+            )
+            run = await migrate(services)
+            before = dumps(services, some)
+            rehearsed = await preview(services, run, rehearse=True)
+            undo = await migrate(services, undoes=run.id)
+
+            for error in (rehearsed.details[0].error, *await errors(services, undo)):
+                assert "`downgrade()` runs no statement" in str(error)
+            assert (counts(undo), dumps(services, some)) == ((0, 1), before)
+
+    async def test_of_a_downgrade_without_a_statement_follows_its_upgrade(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        """A revision that has changed nothing needs no statement to be undone."""
+        async with open_services(undoable) as services:
+            await tenants(services, 1)
+            add_table(folder, "u1_note")
+            folder.add("u2_mark", "name = op.f('mark')", undo="name = op.f('mark')")
+            undo = await migrate(services, undoes=(await migrate(services)).id)
+
+            assert await applied(services, undo) == ["u2_mark,u1_note"]
 
     async def test_of_a_run_that_has_not_ended(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:

@@ -5,12 +5,13 @@ the run, another run or a person has applied a revision, or taken one of the run
 """
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from tenantry.kit.errors import Conflict, Unavailable
+from tenantry.migration import dialects
 from tenantry.migration.recorder import Recording
 from tenantry.migration.revisions import Revision, parse
 from tenantry.migration.run_scripts import RunScripts
@@ -22,8 +23,12 @@ USER = "user"
 """The stream that is undone; the revisions of Tenantry itself never are."""
 
 
+ENGINES = dialects.SQLITE, dialects.postgresql((18,))
+"""For revisions that are checked without a database."""
+
+
 class NoDowngrade(Conflict):
-    """A revision of the run cannot be undone: its `downgrade()` is missing or empty."""
+    """A revision of the run cannot be undone: its `downgrade()` is missing, or does nothing."""
 
 
 class RevisionLost(Conflict):
@@ -70,7 +75,10 @@ class UndoScripts(RunScripts):
             BadStream, UnknownRevision, MovedOn, NoDowngrade, RevisionLost: There is none.
         """
         with self._lock:
-            return self._get(dialect, state.revision, tuple(self._of(state)))
+            undone, every = self._of(state), {one.id: one for one in self._user_revisions()}
+            for one in undone:
+                self._check_effect(every[one.id], one, [dialect])
+            return self._get(dialect, state.revision, tuple(undone))
 
     def recorded(
         self, dialect: sa.Dialect, wanted: Collection[Applied], most: int
@@ -101,9 +109,25 @@ class UndoScripts(RunScripts):
             for name in names:
                 if name in user:
                     check_has_downgrade(user[name])
+                    undone = user[name].undone(self.undo.logged_as, tuple(sorted(user[name].down)))
+                    self._check_effect(user[name], undone, ENGINES)
                 elif name not in others:
                     raise RevisionLost(name)
             return not user.keys().isdisjoint(names)
+
+    def _check_effect(
+        self, revision: Revision, undone: Revision, dialects: Sequence[sa.Dialect]
+    ) -> None:
+        """Check that a ``downgrade()`` sends a statement where the ``upgrade()`` does.
+
+        What is not recorded, and runs live, is taken to send some.
+
+        Raises:
+            NoDowngrade: It sends none on all of *dialects*; the message has the file and the line.
+        """
+        changed = [one for one in dialects if self._record(revision, one)]
+        if changed and all(self._record(undone, one) == () for one in changed):
+            raise _no_downgrade(revision, "runs no statement")
 
     def _user_revisions(self) -> list[Revision]:
         return list(self.streams.user.revisions) if self.streams.user else []
@@ -153,11 +177,19 @@ def check_has_downgrade(revision: Revision) -> None:
     found = functions.get("downgrade")
     if found is not None and not all(map(_is_nothing, found.body)):
         return
-    place = found or functions.get("upgrade")
-    raise NoDowngrade(
-        f"{revision.path.name}, line {place.lineno if place else 1}: `downgrade()` is "
-        f"{'empty' if found else 'missing'}, so the run cannot be undone. Write it, or migrate "
-        "forward with a new revision."
+    raise _no_downgrade(revision, "is empty" if found else "is missing")
+
+
+def _no_downgrade(revision: Revision, why: str) -> NoDowngrade:
+    lines = {
+        one.name: one.lineno
+        for one in parse(revision.content).body
+        if isinstance(one, ast.FunctionDef)
+    }
+    line = lines.get("downgrade", lines.get("upgrade", 1))
+    return NoDowngrade(
+        f"{revision.path.name}, line {line}: `downgrade()` {why}, so the run cannot be undone. "
+        "Write it, or migrate forward with a new revision."
     )
 
 
