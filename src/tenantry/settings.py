@@ -357,6 +357,9 @@ class Settings(BaseSettings):
         return server.connections or self.tenant_connections
 
 
+_BY_NAME = {("hooks",), ("tenant_servers",)}
+
+
 def read_settings(**overrides: object) -> Settings:
     """Return the settings of this process.
 
@@ -387,4 +390,7 @@ def _explain(error: Mapping[str, object]) -> str:
     where = error["loc"]
     assert isinstance(where, tuple)
     message = str(error["msg"]).removeprefix("Value error, ")
+    if where[:1] in _BY_NAME:  # a member that is no name may be a secret
+        inner = ".".join(one for one in map(str, where[1:]) if setting_types.NAME.fullmatch(one))
+        message = f"{inner}: {message}" if inner else message
     return f"{PREFIX}{str(where[0]).upper()}: {message}" if where else message

@@ -413,7 +413,7 @@ class TestDryRun(WithMigrations):
         assert {one["tenant"] for one in found["slowest"]} == {"acme", "globex"}
         times = [one["durationMs"] for one in found["slowest"]]
         assert times == sorted(times, reverse=True)
-        assert 300 <= times[1]
+        assert times[1] >= 300
         assert times[0] <= found["estimatedMs"] <= sum(times)
         admin = await world.admin()
         plan = ok(await admin.get(f"/api/admin/plans/{found['plan']['id']}"))

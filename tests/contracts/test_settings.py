@@ -298,6 +298,27 @@ class TestReadSettings:
 
         assert SECRET not in refusal()
 
+    @pytest.mark.parametrize(
+        ("name", "value", "said"),
+        [
+            ("HOOKS", *_hooks_of(url="http://a.example.com"), "HOOKS: ops: url must begin"),
+            ("HOOKS", *_hooks_of(format="teams"), "HOOKS: ops.format: Input should be"),
+            ("HOOKS", json.dumps({f"https://a/{SECRET}": {"url": "https://a"}}), "HOOKS: String"),
+            ("HOOKS", *_hooks_of(**{f"https://a/{SECRET}": 1}), "HOOKS: ops: Extra inputs"),
+            ("TENANT_SERVERS", '{"far": "mysql://a"}', "TENANT_SERVERS: far.url: must begin"),
+        ],
+    )
+    def test_names_the_target_or_the_server_that_is_wrong(
+        self, name: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """But nothing that could be a secret in the wrong place."""
+        monkeypatch.setenv(f"TENANTRY_{name}", value)
+
+        message = refusal()
+
+        assert f"TENANTRY_{said}" in message
+        assert SECRET not in message
+
     def test_wants_a_secret_key_for_postgresql(self, monkeypatch: pytest.MonkeyPatch):
         """A catalog on PostgreSQL does not start without TENANTRY_SECRET_KEY."""
         monkeypatch.setenv("TENANTRY_CATALOG_URL", f"postgresql://user:{SECRET}@localhost/x")

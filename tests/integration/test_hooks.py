@@ -23,6 +23,7 @@ from tenantry.catalog.runs import Outcome
 from tenantry.catalog.tenants import get_by_name
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
+from tenantry.kit import webhooks
 from tenantry.kit.clock import utc_now
 from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
@@ -253,6 +254,37 @@ class TestDelivery:
                 await told_of(other, 3)
                 assert time.monotonic() - began < 8
             hooked.released.set()
+
+    async def test_that_fails_unexpectedly_disturbs_no_other_target(
+        self, settings: Settings, hooked: Endpoint, folder: AlembicFolder, faults: Faults
+    ):
+        """It is repeated with a pause, as after any failed attempt."""
+        hooked.answers = [hooked.hang]
+        with endpoint() as other:
+
+            def break_once(url: str, *_: object) -> None:
+                if url == other.url and not broken:
+                    broken.append(url)
+                    raise RuntimeError("a fault of this program")
+
+            broken: list[str] = []
+            faults.before(webhooks, "post", break_once)
+            told = _with(
+                settings,
+                folder,
+                hangs={"url": hooked.url, "secret": SECRET},
+                works={"url": other.url, "secret": SECRET},
+            )
+            async with tenants(told, 0) as services:
+                await _queue(services, "run.holding")
+                await told_of(hooked, 1)
+                await told_of(other, 1)
+                await _queue(services, "run.ended")
+                await told_of(other, 2)
+                assert len(hooked.ids) == 1, "it still waits for its answer"
+                hooked.released.set()
+
+        assert len(broken) == 1
 
     async def test_stops_at_the_limit_of_attempts(self, told: Settings, hooked: Endpoint):
         hooked.answers = [400] * 9

@@ -1,4 +1,4 @@
-"""``where`` over HTTP: the map, backups, checks for drift and moves of the tenants that it selects."""
+"""``where`` over HTTP: the tenants of the map, backups, checks for drift and moves."""
 
 from collections.abc import AsyncIterator
 from typing import Any

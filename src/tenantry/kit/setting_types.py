@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 import shlex
 from collections.abc import Collection, Mapping
 from io import StringIO
@@ -20,6 +21,8 @@ PREFIX = "TENANTRY_"
 # Variables of the test suite; processes that it starts inherit them.
 TEST_PREFIX = "TENANTRY_TEST_"
 QUOTATION_MARKS = ('"', "'")
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+"""A target, a tenant server, or a member of one."""
 
 
 def _proxy_addresses(text: str) -> str:

@@ -1,8 +1,8 @@
 """Deliver the notifications of the outbox to their targets, one at a time to each.
 
-A target that hangs or is away delays only its own: an attempt has a deadline, and is repeated with
-backoff. At least once: a process that is killed before it has stored the result leaves the
-notification to another one, which sends it with the same id.
+A target that hangs or is away delays only its own, and so does an unexpected error of one: an
+attempt has a deadline, and is repeated with backoff. At least once: a process that is killed before
+it has stored the result leaves the notification to another one, which sends it with the same id.
 """
 
 import asyncio
@@ -79,6 +79,9 @@ class Deliveries:
                     await self._deliver(name, hook, message)
             except DatabaseUnavailable:
                 message = None  # it is claimed again, and sent again if it was sent
+            except Exception:  # noqa: BLE001 - the other targets must continue
+                _log.exception("notifications delayed", target=name)
+                message = None
             if message is None:
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -86,7 +89,11 @@ class Deliveries:
         return await outbox.is_due(self._catalog, name, worker_id=self._worker_id)
 
     async def _deliver(self, name: str, hook: Hook, message: Message) -> None:
-        is_delivered, result = await send(hook, message.id, message.payload)
+        try:
+            is_delivered, result = await send(hook, message.id, message.payload)
+        except Exception:  # noqa: BLE001 - it is an attempt: it is repeated with a pause
+            _log.exception("notification not sent", target=name)
+            is_delivered, result = False, "unexpected error"
         if not is_delivered:
             _log.warning("notification not delivered", target=name, result=result)
         pause = backoff_seconds(

@@ -187,7 +187,8 @@ def _show_slowest(slowest: Sequence[SlowTenant], estimated_ms: int | None) -> No
     show_long_table(["Slowest", output.number("Seconds")], rows)
     if rows and estimated_ms is not None:
         seconds = max(estimated_ms / 1_000, 0.1)
-        output.show_line(f"By this rehearsal, one process needs about {seconds:,.1f} s.\n")
+        output.show_line(f"By this rehearsal, one process needs about {seconds:,.1f} s.")
+        output.show_line()
 
 
 def _by_cause(previews: Sequence["TenantPreview"]) -> list[tuple[int, str, str | None]]:
