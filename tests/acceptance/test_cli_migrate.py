@@ -512,7 +512,8 @@ class TestMigrateOptions:
         named = migrate("--wave", "name=canary", "--wave", "100%")
         shown = tenantry("migrate", "show").stdout
         amount = migrate("--order", "name", "--wave", "1", "--wave", "100%", "--max-failures", "9")
-        kept = migrate("--wave", "1", "--wave", "100%", "--wave-max-failures", "100%")
+        waves = ("--wave", "1", "--wave", "100%", "--wave-max-failures", "100%")
+        kept = migrate("--order", "-size", *waves)
 
         assert named.status == amount.status == kept.status == 1
         assert "0 of 4 tenants are at the head, 4 failed" in named.stdout
@@ -525,7 +526,7 @@ class TestMigrateOptions:
         ("arguments", "said"),
         [
             (("--wave", "size>1"), "`waves`"),
-            (("--order", "size", "--wave", "1"), "`order`"),
+            (("--order", "largest", "--wave", "1"), "`order`"),
             (("--wave-max-failures", "0"), "`waveMaxFailures`"),
             (("--wave", "0"), "`waves`"),
             (("--wave", "2", "--wave", "1"), "`waves`"),

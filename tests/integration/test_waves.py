@@ -19,7 +19,7 @@ from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 from testkit import raw_sql
 from tests.conftest import provision
-from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants
+from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
 pytestmark = pytest.mark.timeout(120)
@@ -169,6 +169,59 @@ class TestOrder:
         _, found = await ended(services, RunOptions(waves=[1, "100%"]))
 
         assert begin_in_order(found, ["b"], ["a"])
+
+    async def test_by_a_label_takes_tenants_without_it_last(self, services: Services):
+        values = {"a": "2", "b": None, "c": "10", "d": "B"}
+        for name, value in values.items():
+            made = (await provision(services, name)).tenant
+            if value is not None:
+                await services.lifecycle.update(ADA, made, labels={"tier": value})
+
+        waves = [1, 2, 3, "100%"]
+        _, found = await ended(services, RunOptions(waves=waves, order="label:tier"))
+
+        assert begin_in_order(found, ["c"], ["a"], ["d"], ["b"])
+
+    async def test_by_size_is_measured_when_the_run_or_its_plan_is_made(
+        self, services: Services, engine: str
+    ):
+        rows = {
+            "sqlite": "SELECT zeroblob(100000 * {})",
+            "postgresql": "SELECT generate_series(1, 20000 * {}) AS number",
+        }
+        for name, factor in (("a", 2), ("b", 1), ("c", 3)):
+            made = (await provision(services, name)).tenant
+            url = url_of(services, made)
+            raw_sql.run(url, f"CREATE TABLE filler AS {rows[engine].format(factor)}")
+        waves = [1, 2, "100%"]
+
+        _, smallest = await ended(services, RunOptions(waves=waves, order="size"))
+        largest = RunOptions(waves=waves, order="-size")
+        stored = (await services.fleet.preview(ADA, largest, rehearse=False)).plan
+        assert stored is not None
+        raw_sql.run(url_of(services, made), "DROP TABLE filler")
+        run_id = await services.fleet.plan(ADA, triggered_by="ada", plan_id=stored.id)
+        await services.fleet.wait(run_id)
+        planned = {one.tenant_name: one for one in await runs.ended(services.catalog, run_id)}
+
+        assert begin_in_order(smallest, ["b"], ["a"], ["c"])
+        assert begin_in_order(planned, ["c"], ["a"], ["b"])
+
+    async def test_by_size_takes_a_tenant_without_a_database_last(self, services: Services):
+        made = await tenants(services, 2)
+        await services.databases.forget(made[0].id)
+        await services.databases.server("default").drop(made[0].database_name)
+
+        _, found = await ended(services, RunOptions(waves=[1, "100%"], order="size"))
+
+        assert begin_in_order(found, named(1), named(0))
+
+    @pytest.mark.parametrize(
+        "order", ["", "label:", "label:Plan", "label:name", "label", "--size", "size "]
+    )
+    def test_that_does_not_exist_is_refused(self, order: str):
+        with pytest.raises(BadRunOptions, match="`order` must be creation, name, label:KEY, size"):
+            RunOptions(waves=[1, "100%"], order=order).check()
 
 
 class TestWaveMaxFailures:

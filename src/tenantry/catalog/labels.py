@@ -14,6 +14,11 @@ class BadLabels(Invalid):
     """A label of the tenant breaks a rule; the message says which."""
 
 
+def is_key(text: str) -> bool:
+    """Return whether *text* can be the key of a label."""
+    return bool(LABEL_KEY.fullmatch(text)) and text not in COLUMNS and text not in WORDS
+
+
 def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return *labels*, if a tenant may have them.
 
@@ -23,7 +28,7 @@ def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
     if len(labels) > LABELS_MAX:
         raise BadLabels(f"A tenant has at most {LABELS_MAX} labels.")
     for key, value in labels.items():
-        if not LABEL_KEY.fullmatch(key) or key in COLUMNS or key in WORDS:
+        if not is_key(key):
             raise BadLabels(
                 f"{shown(key)} cannot be the key of a label: 1 to 63 of a-z, 0-9, '-', '_', '.', "
                 f"from a letter or digit on, and none of {', '.join(sorted(WORDS | {*COLUMNS}))}."

@@ -24,7 +24,7 @@ from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import is_migrated, is_ready
-from tenantry.catalog.waves import CREATION, ORDERS, Wave, wave_of
+from tenantry.catalog.waves import CREATION, Wave, sort_key_of, wave_of
 from tenantry.catalog.where import conditions_of
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, parameters
@@ -49,7 +49,7 @@ class Selection(msgspec.Struct, frozen=True):
         where: Only the tenants that this expression selects: see `catalog.where`.
         named: The waves that name their tenants, each by such an expression. With `plan_id`, its
             waves and its order are used.
-        order: The order of the tenants in a wave, a key of `waves.ORDERS`.
+        order: The order of the tenants in a wave, one of `waves.ORDERS`.
         undoes: Only the tenants to which this run may have applied a revision that no run has
             undone. A failed tenant may have one that the catalog does not know of.
     """
@@ -163,7 +163,7 @@ def _statements(
     choice: frozenset[str], where: str | None, named: tuple[str, ...], order: str
 ) -> "_Statements":
     """Return statements with the chosen conditions only, so that an index of them is used."""
-    place: tuple[sa.ColumnElement[Any], ...] = wave_of(named), ORDERS[order]
+    place: tuple[sa.ColumnElement[Any], ...] = wave_of(named), sort_key_of(order)
     if "plan_id" in choice:
         place = plan_tenant.c.wave, plan_tenant.c.sort_key
     labelled = (one.label(name) for one, name in zip(place, ("wave", "sort_key"), strict=True))

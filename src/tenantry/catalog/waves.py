@@ -4,26 +4,28 @@ Each item of a run with such waves has the number of its wave, and what orders i
 when it is inserted, so later changes of a tenant do not change its wave.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.labels import is_key
 from tenantry.catalog.run_tables import tenant_migration
 from tenantry.catalog.runs import MigrationState, of_run
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import tenant
+from tenantry.catalog.tables import tenant, tenant_label
 from tenantry.catalog.where import condition_of
 from tenantry.db.statements import Count, Statement
 
-CREATION = "creation"
-ORDERS: dict[str, sa.ColumnElement[Any]] = {
-    CREATION: sa.cast(sa.null(), sa.String),
-    "name": tenant.c.canonical_name,
-}
-"""The orders of tenants, and the text by which each sorts them; then by their creation."""
+CREATION, NAME, SIZE, LARGEST = "creation", "name", "size", "-size"
+BY_LABEL = "label:"
+"""The beginning of an order by a label, before its key."""
+ORDERS = CREATION, NAME, f"{BY_LABEL}KEY", SIZE, LARGEST
+"""The orders of tenants; those that are equal in it follow by their creation."""
+LAST = "~"
+"""The text that sorts a tenant after all others: no value of a label, and no size begins so."""
 
 
 class Wave(msgspec.Struct, frozen=True):
@@ -48,6 +50,36 @@ _COUNT = Statement(
     Count,
 )
 
+_SET_SORT_KEY = Statement[Any](
+    sa.update(tenant_migration)
+    .values(sort_key=sa.bindparam("key", type_=sa.String))
+    .where(_item.run_id == sa.bindparam("run"), _item.tenant_id == sa.bindparam("tenant"))
+)
+
+
+def is_order(text: str) -> bool:
+    """Return whether *text* is one of `ORDERS`."""
+    if text.startswith(BY_LABEL):
+        return is_key(text.removeprefix(BY_LABEL))
+    return text in ORDERS
+
+
+def sort_key_of(order: str) -> sa.ColumnElement[Any]:
+    """Return the text by which an order sorts a tenant; NULL in the order of creation.
+
+    By a label, a tenant without it is the last. By size, every tenant is, until
+    `set_sort_keys`: the catalog does not know sizes.
+    """
+    if order in (SIZE, LARGEST):
+        return sa.literal(LAST, sa.String)
+    if order.startswith(BY_LABEL):
+        value = sa.select(tenant_label.c.value).where(
+            tenant_label.c.tenant_id == tenant.c.id,
+            tenant_label.c.key == sa.literal(order.removeprefix(BY_LABEL), sa.String),
+        )
+        return sa.func.coalesce(value.scalar_subquery(), sa.literal(LAST, sa.String))
+    return tenant.c.canonical_name if order == NAME else sa.cast(sa.null(), sa.String)
+
 
 def wave_of(named: Sequence[str]) -> sa.ColumnElement[Any]:
     """Return the number, from 0, of the first wave that names a tenant.
@@ -65,6 +97,13 @@ async def count(session: CatalogSession, run_id: UUID, wave: int) -> int:
     """Return how many tenants of a run that has not begun are in a wave that names them."""
     found = await session.fetch_one(_COUNT, run=run_id, wave=wave)
     return found.count if found else 0
+
+
+async def set_sort_keys(session: CatalogSession, run_id: UUID, keys: Mapping[UUID, str]) -> None:
+    """Set what orders these tenants of a run that has not begun."""
+    rows = [{"run": run_id, "tenant": one, "key": keys[one]} for one in sorted(keys)]
+    if rows:
+        await session.execute_many(_SET_SORT_KEY, rows)
 
 
 def _number(value: int) -> sa.ColumnElement[int]:

@@ -36,7 +36,12 @@ Waves = Annotated[
     ),
 ]
 Order = Annotated[
-    str, typer.Option(metavar="|".join(ORDERS), help="The order of the tenants, with --wave.")
+    str,
+    typer.Option(
+        metavar="|".join(ORDERS),
+        help="The order of the tenants, with --wave: by a label or the size of their databases, "
+        "too, as `label:tier` or, the largest first, `-size`.",
+    ),
 ]
 WaveMaxFailures = Annotated[
     list[str] | None,

@@ -81,6 +81,10 @@ SELECT least(current_setting('max_connections')::int
     CASE WHEN rolconnlimit >= 0 AND NOT rolsuper THEN rolconnlimit END)
 FROM pg_roles WHERE rolname = current_user
 """
+_SIZES = """
+    SELECT datname, pg_database_size(oid) FROM pg_database
+    WHERE datname = ANY($1) AND has_database_privilege(oid, 'CONNECT')
+"""
 _LIMITED = """
 SELECT datname, datconnlimit FROM pg_database WHERE datconnlimit >= 0
     AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
@@ -248,6 +252,12 @@ class PostgresServer(Server):
         async with self._maintenance() as raw:
             rows = await raw.fetch("SELECT datname FROM pg_database")
         return set(names) - {str(row[0]) for row in rows}
+
+    async def sizes(self, names: Collection[str]) -> dict[str, int]:
+        """Return the sizes of the databases to which Tenantry's role may connect."""
+        async with self._maintenance() as raw:
+            rows = await raw.fetch(_SIZES, list(names))
+        return {str(row[0]): int(row[1]) for row in rows if row[1] is not None}
 
     async def connections_allowed(self) -> int:
         """Return `max_connections` without the reserved ones, or the limit of the role."""

@@ -138,6 +138,10 @@ class Server(ABC):
         """Return the *names* that have no database."""
 
     @abstractmethod
+    async def sizes(self, names: Collection[str]) -> dict[str, int]:
+        """Return the sizes of databases in bytes; those that cannot be read are left out."""
+
+    @abstractmethod
     async def connections_allowed(self) -> int:
         """Return how many connections the server allows to Tenantry's role."""
 

@@ -33,6 +33,7 @@ class RunDraft:
         selection: With a plan: its tenants; else the options select them.
         total: With a plan: how many tenants these are.
         files: With a plan: the hashes of its files, by name.
+        sort_keys: Without a plan, by size: what orders its tenants.
     """
 
     options: RunOptions
@@ -42,6 +43,7 @@ class RunDraft:
     selection: Selection | None = None
     total: int = 0
     files: Mapping[str, str] | None = None
+    sort_keys: Mapping[UUID, str] = field(default_factory=dict)
     run_id: UUID = field(default_factory=new_id)
 
 

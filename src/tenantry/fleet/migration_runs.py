@@ -9,7 +9,7 @@ run continues if its caller disconnects.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.runs import MigrationRun, RunContinues
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.waves import Wave
+from tenantry.catalog.waves import LARGEST, SIZE, Wave
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import run_options, undoing
 from tenantry.fleet.approval import PlanChanged, Rules
@@ -41,6 +41,7 @@ from tenantry.fleet.run_options import (
     BadRunOptions,
     RunOptions,
 )
+from tenantry.fleet.sizes import SIZED_MAX, sort_keys, with_keys
 from tenantry.fleet.undoing import NothingToUndo
 from tenantry.fleet.worker import Worker
 from tenantry.kit.clock import monotonic_seconds
@@ -125,7 +126,9 @@ class Fleet:
             if passed_only:
                 raise BadRunOptions("`passedOnly` needs `plan`.")
             scripts = await undoing.scripts_of(self._catalog, self._streams(), options)
-            draft = RunDraft(options, scripts, await undoing.head_of(self._catalog, scripts))
+            head = await undoing.head_of(self._catalog, scripts)
+            keys = await self._sort_keys(options, head)
+            draft = RunDraft(options, scripts, head, sort_keys=keys)
         else:
             async with self._checks:
                 draft = await self._approvals.check(
@@ -174,6 +177,8 @@ class Fleet:
                 added = await plans.add_items(
                     session, run_id, selection, after=after, waits=waits, limit=limit
                 )
+                keys = {one: draft.sort_keys[one] for one in added if one in draft.sort_keys}
+                await waves.set_sort_keys(session, run_id, keys)
                 total += len(added)
                 if len(added) < limit:
                     await self._begin(ctx, session, draft, total)
@@ -217,6 +222,16 @@ class Fleet:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
         await audit.LOG.add(session, ctx, "migration-run.start", target)
         await notices.run_begins(session, self._catalog.subscribed, run_id, now=ctx.now)
+
+    async def _sort_keys(self, options: RunOptions, head: str | None) -> Mapping[UUID, str]:
+        """Return what orders the tenants, if that must be measured; no transaction waits for it."""
+        if options.order not in (SIZE, LARGEST):
+            return {}
+        async with self._catalog.begin() as session:
+            selection = await run_options.select(session, options, head=head)
+            some = await plans.selected(session, selection, limit=SIZED_MAX + 1)
+        databases = self._previewer.databases
+        return await sort_keys(databases, some, largest_first=options.order == LARGEST)
 
     async def _waves(
         self, session: CatalogSession, draft: RunDraft, total: int
@@ -266,6 +281,7 @@ class Fleet:
         options = await undoing.with_undo(self._catalog, options)
         scripts = await undoing.scripts_of(self._catalog, self._streams(), options)
         head = await undoing.head_of(self._catalog, scripts) if options.only_behind else None
+        keys = await self._sort_keys(options, head)
         async with self._catalog.begin() as session:
             selection = await run_options.select(session, options, head=head)
             selected = await plans.selected(session, selection, limit=PREVIEWED_MAX + 1)
@@ -277,6 +293,7 @@ class Fleet:
             if rehearse:
                 target = options.label or f"{len(selected)} tenants"
                 await audit.LOG.add(session, ctx, "migration-run.rehearse", target)
+        selected = with_keys(selected, keys)
         async with self._previews:
             before = await known_files(scripts)
             found = await self._previewer.preview(selected, scripts, rehearse=rehearse)

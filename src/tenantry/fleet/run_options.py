@@ -12,7 +12,7 @@ import msgspec
 from tenantry.catalog import plans, runs, tenant_counts
 from tenantry.catalog.plans import Selection
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.waves import CREATION, ORDERS, Wave
+from tenantry.catalog.waves import CREATION, ORDERS, Wave, is_order
 from tenantry.catalog.where import BadWhere, condition_of
 from tenantry.kit.errors import Invalid
 from tenantry.kit.text import BadText, checked_label, shown
@@ -58,7 +58,7 @@ class RunOptions:
             ``canary=yes``: see `catalog.where`; a tenant is in the first wave that names it. A wave
             starts when all tenants of the previous one have ended. Tenants after the last wave are
             not attempted.
-        order: The order of the tenants that no wave names, a key of `waves.ORDERS`.
+        order: The order of the tenants that no wave names, one of `waves.ORDERS`.
         wave_max_failures: For each wave, from the first one: if more of its own tenants have
             failed, the remaining ones of the run are not attempted. Waves without an amount have
             no budget; by default, a first wave that names its tenants has 0, if others follow.
@@ -119,8 +119,8 @@ class RunOptions:
         count, budgets = len(self.waves or ()), self.wave_max_failures or ()
         if not count and (self.order != CREATION or self.wave_max_failures is not None):
             raise BadRunOptions("`order` and `waveMaxFailures` need `waves`.")
-        if self.order not in ORDERS:
-            raise BadRunOptions(f"`order` must be {' or '.join(ORDERS)}.")
+        if not is_order(self.order):
+            raise BadRunOptions(f"`order` must be {', '.join(ORDERS)}: `label:plan`.")
         if len(budgets) > count or any(_least(one) < 0 for one in budgets):
             raise BadRunOptions("`waveMaxFailures` must hold an amount for each wave, or fewer.")
         if self.hold is not False and not count:
