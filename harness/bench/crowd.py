@@ -1,6 +1,7 @@
 """A catalog with very many tenants: most are rows alone, without a database."""
 
 import asyncio
+import json
 import random
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -24,11 +25,13 @@ WORDS = (
 )
 COLUMNS = (
     "id, name, canonical_name, database_name, server_name, state, is_active, is_read_only, "
-    "modules, created_at, schema_revision, requests_per_minute"
+    "modules, created_at, schema_revision, requests_per_minute, labels"
 )
 # Earlier than those of the world, a second apart.
 BEGAN_MS = 1_700_000_000_000
 SUSPENDED_EACH = 5_000
+CANARY_EACH = 100
+REGIONS = "eu", "us", "ap"
 CREATED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -59,6 +62,9 @@ def _rows(count: int, revision: str, modules: str) -> Iterator[Sequence[object]]
         bits = (BEGAN_MS + number * 1000) << 80 | 7 << 76 | 2 << 62 | chance.getrandbits(62)
         tenant_id = UUID(int=bits)
         is_active = number % SUSPENDED_EACH != 0
+        labels = {"region": REGIONS[number % len(REGIONS)]}
+        if number % CANARY_EACH == 0:
+            labels["canary"] = "yes"
         yield (
             tenant_id,
             name.title(),
@@ -72,6 +78,7 @@ def _rows(count: int, revision: str, modules: str) -> Iterator[Sequence[object]]
             CREATED_AT,
             revision,
             0,
+            json.dumps(labels),
         )
 
 
@@ -87,6 +94,7 @@ async def _fill_postgresql(url: str, count: int) -> None:
         await connection.copy_records_to_table("tenant", records=rows, columns=COLUMNS.split(", "))
         await connection.execute("DELETE FROM tenant_count")
         await connection.execute(COUNT)
+        await connection.execute(LABEL)
         await connection.execute("DELETE FROM tenant_name")
         # Built at once, it takes a tenth of the time.
         index = await connection.fetchval(
@@ -126,6 +134,10 @@ def _fill_sqlite(path: str, count: int) -> None:
 
 
 NAME = "INSERT INTO tenant_name (tenant_id, canonical_name) SELECT id, canonical_name FROM tenant"
+LABEL = """
+INSERT INTO tenant_label SELECT tenant.id, label.key, label.value
+FROM tenant, jsonb_each_text(CAST(tenant.labels AS jsonb)) AS label
+"""
 COUNT = """
 INSERT INTO tenant_count
 SELECT server_name, state, is_active, is_read_only, schema_revision, failing_run_id IS NOT NULL,

@@ -199,9 +199,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     work_on = partial(Worker, concurrency=each, patience_seconds=settings.server_patience_s)
     worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics, pace=pace)
     copying, queue, job_worker = backups_of(settings, ledger, lifecycle)
-    previewer = Previewer(
-        databases=databases, migrator=migrator, concurrency=most, concurrencies=each
-    )
+    previewer = Previewer(databases, migrator, concurrency=most, concurrencies=each)
     start = partial(Fleet, metrics=metrics, rules=Rules.of(settings), pace=pace)
     return Services(
         settings=settings,

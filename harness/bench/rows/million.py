@@ -120,6 +120,12 @@ def _reads(count: int) -> dict[str, Sequence[str]]:
         ],
         "search, rare": [f"{TENANTS}?pageSize=20&search={quote(rare())}" for _ in pages],
         "search, frequent": [f"{TENANTS}?pageSize=20&search={one}" for one in crowd.WORDS.split()],
+        f"where, a label of 1 in {crowd.CANARY_EACH}": [
+            f"{TENANTS}?pageSize=20&where=canary%3Dyes&page={page}" for page in pages
+        ],
+        "where, two labels": [
+            f"{TENANTS}?pageSize=20&where={quote('canary=yes and region=eu and not failing')}"
+        ],
         "schema status": [f"{TENANTS}/schema-status"],
     }
 

@@ -104,6 +104,8 @@ tenant_name = sa.Table(
     sa.Column("canonical_name", Canonical, nullable=False),
     sa.UniqueConstraint("tenant_id"),
     sa.UniqueConstraint("canonical_name"),
+    # Names of tenants that were found by their labels, without reading the table.
+    sa.Index("ix_tenant_name_tenant_id", "tenant_id", "canonical_name"),
 )
 
 # How many tenants have the same values, so that nothing counts a million rows: the sum of the

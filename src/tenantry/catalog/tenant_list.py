@@ -1,7 +1,7 @@
 """Lists of ready tenants, by name: a page, with filters, and a search.
 
-Pages and searches without filters read the narrow table `tenant_name`; then only the rows of the
-page are read.
+Pages and searches without filters, and those of labels, read the narrow table `tenant_name`; then
+only the rows of the page are read.
 """
 
 import functools
@@ -20,7 +20,7 @@ from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.tables import tenant, tenant_name
 from tenantry.catalog.tenant_counts import ANY, Filters
 from tenantry.catalog.tenants import Tenant, TenantState
-from tenantry.catalog.where import conditions_of
+from tenantry.catalog.where import condition_of, conditions_of, is_of_labels
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.ids import parse_id
@@ -72,6 +72,12 @@ class _Choice(NamedTuple):
     search: _Search
     has_exact: bool = False
     where: str | None = None
+
+
+class _Counted(RowId, frozen=True):
+    """A tenant that is found, and how many are."""
+
+    total: int
 
 
 _t, _n = tenant.c, tenant_name.c
@@ -160,6 +166,9 @@ _EXACT = Statement(
 )
 
 
+_BY_IDS = Statement(sa.select(*columns_of(tenant, Tenant)).where(is_listed(_t.id, _ids)), Tenant)
+
+
 async def page(
     session: CatalogSession,
     window: Window,
@@ -178,6 +187,8 @@ async def page(
     Raises:
         BadWhere: It breaks a rule of the language.
     """
+    if where is not None and search is None and filters == ANY and is_of_labels(where):
+        return await _labelled_page(session, window, where)
     values = {name: one for name, one in msgspec.structs.asdict(filters).items() if one is not None}
     choice = _Choice(
         frozenset((name, one if isinstance(one, bool) else None) for name, one in values.items()),
@@ -202,6 +213,33 @@ async def page(
     )
     items.sort(key=lambda one: canonical(one.name))
     return Page(items, window, total)
+
+
+async def _labelled_page(session: CatalogSession, window: Window, where: str) -> Page[Tenant]:
+    """Return a page of those that an expression of labels and names selects.
+
+    They are found, counted and sorted by indexes alone; then only the rows of the page are read.
+    """
+    statement = _labelled(where)
+    found = await session.fetch_all(statement, limit=window.size, offset=window.offset)
+    some = found or await session.fetch_all(statement, limit=1, offset=0)
+    total = some[0].total if some else 0
+    items = await session.fetch_all(_BY_IDS, ids=[one.id for one in found]) if found else []
+    items.sort(key=lambda one: canonical(one.name))
+    return Page(items, window, total)
+
+
+@functools.lru_cache(maxsize=64)
+def _labelled(where: str) -> Statement[_Counted]:
+    names = sa.select(_n.tenant_id.label("id"), _n.canonical_name).subquery("names")
+    return Statement(
+        sa.select(names.c.id, sa.func.count().over().label("total"))
+        .where(condition_of(where, names))
+        .order_by(names.c.canonical_name)
+        .limit(sa.bindparam("limit", type_=sa.BigInteger))
+        .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+        _Counted,
+    )
 
 
 async def _find(

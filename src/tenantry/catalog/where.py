@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from tenantry.catalog.tables import tenant, tenant_label
+from tenantry.catalog.tables import tenant
+from tenantry.db.types import sql_function
 from tenantry.kit.errors import Invalid
 from tenantry.kit.text import canonical, checked_line, shown
 
@@ -43,6 +44,16 @@ class _Token(NamedTuple):
 
 
 Condition = sa.ColumnElement[bool]
+# On PostgreSQL, a list of ids that does not fit in `work_mem` is searched for each tenant; on
+# SQLite, only a list lets the index of the labels find the tenants.
+_has_label = sql_function(
+    sa.types.NullType(),
+    sqlite='{} IN (SELECT tenant_id FROM tenant_label WHERE tenant_label."key" = {} '
+    "AND tenant_label.value = {})",
+    postgresql="EXISTS (SELECT 1 FROM tenant_label WHERE tenant_label.tenant_id = {} "
+    "AND tenant_label.key = {} AND tenant_label.value = {})",
+)
+"""Whether the tenant of an id has a label, by its key and its value."""
 
 
 def condition_of(text: str, some: sa.FromClause = tenant) -> Condition:
@@ -66,6 +77,18 @@ def conditions_of(text: str | None, some: sa.FromClause = tenant) -> list[Condit
         BadText, BadWhere: As for `condition_of`.
     """
     return [] if text is None else [condition_of(text, some)]
+
+
+def is_of_labels(text: str) -> bool:
+    """Return whether an expression needs only labels and names: no other column of `tenant`.
+
+    False also if a value is one of the other words.
+
+    Raises:
+        BadText, BadWhere: As for `condition_of`.
+    """
+    words = {one.text for one in _tokens(text) if one.kind == "word"}
+    return words.isdisjoint({FAILING, *COLUMNS} - {NAME})
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -165,12 +188,7 @@ class _Parser:
         # No tenant can have it: `!=` would select all of them.
         if not (LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
             raise BadWhere(f"`where`: {shown(f'{key}={value}')} cannot be a label of a tenant.")
-        label = tenant_label.c
-        return self._some.id.in_(
-            sa.select(label.tenant_id).where(
-                label.key == sa.literal(key, sa.String), label.value == sa.literal(value, sa.String)
-            )
-        )
+        return _has_label(self._some.id, sa.literal(key, sa.String), sa.literal(value, sa.String))
 
     @property
     def _next(self) -> _Token:

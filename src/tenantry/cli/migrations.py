@@ -233,12 +233,8 @@ def undo(
     if plan is not None:
         raise BadRunOptions("--dry-run makes a new plan: leave out --plan.")
 
-    async def preview() -> Preview:
-        async with session.opened() as services:
-            chosen = await options_of(services.catalog)
-            return await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
-
-    _show_preview(process.run(preview()), rehearsed=rehearse, as_json=as_json)
+    preview = process.run(_preview(options_of, rehearse=rehearse))
+    _show_preview(preview, rehearsed=rehearse, as_json=as_json)
 
 
 @group.command("continue")
@@ -276,6 +272,14 @@ async def cancel(
     output.show_done(
         "The run is cancelled: tenants in work finish, others are not started.", as_json=as_json
     )
+
+
+async def _preview(
+    options_of: Callable[[Catalog], Awaitable[RunOptions]], *, rehearse: bool
+) -> Preview:
+    async with session.opened() as services:
+        chosen = await options_of(services.catalog)
+        return await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
 
 
 def _run_to_the_end(

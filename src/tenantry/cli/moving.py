@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tenantry.backup import moving
-from tenantry.backup.moving import Moved, NotMoved, Planned, SameServer
+from tenantry.backup.moving import Moved, NotMoved, Planned
 from tenantry.backup.online import Way, describe
 from tenantry.backup.recovery import every_tenant
 from tenantry.catalog.tenants import Tenant
@@ -74,8 +74,6 @@ async def move(
         raise NothingToMove
     if is_online and is_offline:
         raise BothWays
-    if to == all_on:
-        raise SameServer
     settings = session.configure()
     way = Way.ONLINE if is_online else Way.OFFLINE if is_offline else Way.AUTO
     ended: Sequence[Result]

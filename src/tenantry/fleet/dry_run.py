@@ -90,7 +90,7 @@ class Preview:
         return Counter(one.pending_migrations for one in self.details if one.pending_migrations)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Previewer:
     """Inspects or rehearses tenants' databases.
 

@@ -91,7 +91,7 @@ class SlowTenantResponse(Schema, frozen=True):
     """A customer whose rehearsal took long.
 
     Attributes:
-        tenant: Its name.
+        tenant_name: Its name.
         duration_ms: How long its revisions were executed, with the waits for locks, in
             milliseconds.
     """
