@@ -36,7 +36,7 @@ class PlanUsed(Conflict):
 
 
 class SlowTenant(msgspec.Struct, frozen=True):
-    """A tenant whose rehearsal took long.
+    """A tenant with a long rehearsal.
 
     Attributes:
         duration_ms: How long its revisions were executed, with the waits for locks, in
@@ -67,7 +67,7 @@ class StoredPlan(msgspec.Struct, frozen=True):
         up_to_date_count: How many of the tenants are at the head.
         failed_count: How many of the tenants have an error.
         run_id: The run that was started with it; None before.
-        slowest: The tenants whose rehearsal took longest; see `slow_tenants`.
+        slowest: The tenants with the longest rehearsals; see `slow_tenants`.
         estimated_ms: How long one process needs for the run by the durations of the rehearsal;
             None if that is not known.
     """
@@ -94,7 +94,7 @@ class StoredPlan(msgspec.Struct, frozen=True):
 
     @property
     def slow_tenants(self) -> list[SlowTenant]:
-        """The tenants whose rehearsal took longest, the slowest first; at most 10."""
+        """The tenants with the longest rehearsals, the slowest first; at most 10."""
         return msgspec.convert(self.slowest, list[SlowTenant])
 
     @property
