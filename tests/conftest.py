@@ -34,6 +34,7 @@ from tenantry.tenant.users import NewUser
 from testkit.faults import Faults
 from testkit.postgres import create_database, find_binaries, memory, postgres
 from testkit.request_samples import PASSWORD
+from tests import order
 from tests.originals import Content, FileOriginal, Original, ServerOriginal
 from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
 
@@ -60,8 +61,32 @@ hypothesis.settings.load_profile("tenantry")
 log.configure(log_format="json", level="error")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the order of the tests of a file be given."""
+    order.add_option(parser)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say at the beginning which order it is: a session may be cut off."""
+    return order.told(config)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say it again beside the failures, where it is needed."""
+    terminalreporter.write_line(order.told(config))
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest then puts those together that share a fixture of a file
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the tests of a file in any order, so that none needs another."""
+    order.put_in_order(config, items)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the files of tests in memory: most of them are databases that are flushed often."""
+    order.choose_seed(config)
     folder = memory()
     if config.option.basetemp is None and folder is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))  # noqa: TID251
