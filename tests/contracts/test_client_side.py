@@ -13,17 +13,15 @@ from tools import files
 
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.table import ENDPOINTS
+from tests.contracts.each import for_each
 
 ROOT = Path(__file__).parents[2]
 DESCRIPTION: dict[str, Any] = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
 COLLECTION = (ROOT / "requests.http").read_text(encoding="utf-8")
 RECIPE = (ROOT / "docs" / "howto" / "generate-a-client.md").read_text(encoding="utf-8")
 
-OPERATIONS = [
-    pytest.param(operation, id=operation["operationId"])
-    for methods in DESCRIPTION["paths"].values()
-    for operation in methods.values()
-]
+OPERATIONS = [one for methods in DESCRIPTION["paths"].values() for one in methods.values()]
+each_operation = for_each("operation", OPERATIONS, lambda one: one["operationId"])
 REQUEST = re.compile(
     r"^### (.+)\n# @name (\w+)\n([A-Z]+) \{\{host\}\}(\S+)\n((?:[\w-]+: .*\n)*)", re.MULTILINE
 )
@@ -50,10 +48,10 @@ def complaints(schema: dict[str, Any], example: object) -> list[str]:
 
 
 class TestFiles:
-    @pytest.mark.parametrize("name", sorted(files.files()))
-    def test_are_what_the_code_makes(self, name: str):
+    @for_each("file", lambda: files.files().items(), lambda file: file[0])
+    def test_are_what_the_code_makes(self, file: tuple[str, str]):
         """The committed files are those that the code generates."""
-        assert (ROOT / name).read_text(encoding="utf-8") == files.files()[name], "run `make docs`"
+        assert (ROOT / file[0]).read_text(encoding="utf-8") == file[1], "run `make docs`"
 
 
 class TestDescription:
@@ -63,7 +61,7 @@ class TestDescription:
         assert DESCRIPTION["openapi"].startswith("3.1")
         assert [error.message for error in OpenAPIV31SpecValidator(DESCRIPTION).iter_errors()] == []
 
-    @pytest.mark.parametrize("operation", OPERATIONS)
+    @each_operation
     def test_has_examples_that_fit(self, operation: dict[str, Any]):
         """Each request and response has an example, which fits its schema."""
         for one in [*media_in(operation), *operation.get("parameters", [])]:
@@ -76,7 +74,7 @@ class TestDescription:
         for wrong in ({}, {"id": "no-guid"}, []):
             assert complaints(profile, wrong)
 
-    @pytest.mark.parametrize("operation", OPERATIONS)
+    @each_operation
     def test_names_operations_for_programs(self, operation: dict[str, Any]):
         """An operation id is an identifier in any language."""
         assert re.fullmatch(r"[a-z][A-Za-z0-9]+", operation["operationId"])
@@ -107,7 +105,7 @@ class TestCollection:
 
     def test_sends_what_the_level_asks_for(self):
         """Each request has the credentials that its description asks for, and no others."""
-        by_id = {param.id: param.values[0] for param in OPERATIONS}
+        by_id = {one["operationId"]: one for one in OPERATIONS}
 
         for _, name, _, _, headers in REQUEST.findall(COLLECTION):
             schemes = by_id.get(name, {"security": []})["security"]

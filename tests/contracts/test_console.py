@@ -4,10 +4,9 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-import pytest
-
 from tenantry.console.files import PAGES as ADDRESSES
 from tenantry.console.files import PREFIX
+from tests.contracts.each import for_each
 
 FOLDER = Path(str(files("tenantry.console"))) / "static"
 MODULES = sorted(FOLDER.glob("*.js"))
@@ -28,7 +27,7 @@ ELSEWHERE = re.compile(r"""(?<!Source: )\bhttps?://(?!www\.w3\.org/2000/svg)|["'
 IMPORT = re.compile(r'\bimport(?: [^;"]+? from |\()"(.+?)"')
 EXPORT = re.compile(r"^export (?:async )?(?:function\*?|const|class) (\w+)", re.MULTILINE)
 
-every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+every_module = for_each("module", MODULES, lambda module: module.name)
 
 
 def text_of(path: Path) -> str:
@@ -89,7 +88,7 @@ class TestModule:
 
 
 class TestPage:
-    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    @for_each("page", PAGES, lambda page: page.name)
     def test_has_no_code_and_no_style_of_its_own(self, page: Path):
         """The policy would refuse them."""
         text = text_of(page)
@@ -97,7 +96,7 @@ class TestPage:
         assert re.findall(r"<script(?![^>]* src=)|<style|\son\w+=|\sstyle=", text) == []
         assert ELSEWHERE.findall(text) == []
 
-    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    @for_each("page", PAGES, lambda page: page.name)
     def test_loads_existing_files(self, page: Path):
         """It refers to files and pages of the console, and to open endpoints of the API."""
         for path in re.findall(r'(?:src|href)="([^"]+)"', text_of(page)):

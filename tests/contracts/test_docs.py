@@ -5,11 +5,11 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from tools import reference
 
 from tenantry.api.endpoints import Router
 from tenantry.api.table import ENDPOINTS
+from tests.contracts.each import for_each
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -32,28 +32,26 @@ CURL = re.compile(
     r"^curl (?:-w '\\n' )?(?:-X (\w+) )?http://127\.0\.0\.1:8000(\S+)((?:.*\\\n)*.*)$", re.MULTILINE
 )
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+every_page = for_each("page", PAGES, lambda page: str(page.relative_to(ROOT)))
 
 
 class TestReference:
-    @pytest.mark.parametrize("name", sorted(reference.pages()))
-    def test_is_what_the_code_makes(self, name: str):
-        page = reference.FOLDER / name
-
-        assert page.read_text(encoding="utf-8") == reference.pages()[name], "run `make docs`"
+    @for_each("page", lambda: reference.pages().items(), lambda page: page[0])
+    def test_is_what_the_code_makes(self, page: tuple[str, str]):
+        assert _text(reference.FOLDER / page[0]) == page[1], "run `make docs`"
 
     def test_has_no_other_pages(self):
         assert {page.name for page in reference.FOLDER.iterdir()} == set(reference.pages())
 
-    @pytest.mark.parametrize("setting", reference.setting_names())
+    @for_each("setting", reference.setting_names)
     def test_lists_every_setting(self, setting: str):
         assert f"| `{setting}` |" in _reference("settings")
 
-    @pytest.mark.parametrize("endpoint", reference.endpoint_names())
+    @for_each("endpoint", reference.endpoint_names)
     def test_lists_every_endpoint(self, endpoint: str):
         assert f"\n### {endpoint}\n" in _reference("endpoints")
 
-    @pytest.mark.parametrize("command", sorted(reference.commands()))
+    @for_each("command", reference.commands)
     def test_lists_every_command(self, command: str):
         assert f"\n## {command}\n" in _reference("commands")
 
@@ -141,7 +139,7 @@ class TestPages:
 
 
 class TestDecisions:
-    @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem)
+    @for_each("record", RECORDS, lambda record: record.stem)
     def test_is_short_and_has_its_parts(self, record: Path):
         text = _text(record)
 

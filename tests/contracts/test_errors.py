@@ -4,7 +4,6 @@ from collections import Counter
 from http import HTTPStatus
 from pathlib import Path
 
-import pytest
 from tools import reference
 
 from tenantry.access.login import LoginRefused
@@ -19,6 +18,7 @@ from tenantry.api.error_responses import (
 )
 from tenantry.kit import errors
 from tenantry.kit.errors import TenantryError
+from tests.contracts.each import for_each
 from tests.contracts.sources import import_everything
 
 import_everything()
@@ -62,10 +62,9 @@ FIXED = {
 # Codes of earlier errors: no error may have them again.
 UNUSED = {"block_between_branches"}
 PUBLISHED = Path(__file__).with_name("error_codes.txt")
-EVERY_PARAM = [pytest.param(one, id=f"{one.__module__}.{one.__name__}") for one in EVERY]
 
 
-@pytest.mark.parametrize("error", EVERY_PARAM)
+@for_each("error", EVERY, lambda one: f"{one.__module__}.{one.__name__}")
 class TestError:
     def test_says_what_is_wrong(self, error: type[TenantryError]):
         """Its own docstring begins with a sentence, which is shown unless a message is given."""

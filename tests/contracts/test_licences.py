@@ -1,11 +1,12 @@
 """Every package that a release installs has a licence that is known and accepted."""
 
-import pytest
 from tools import licences
+
+from tests.contracts.each import for_each
 
 
 class TestLockedPackage:
-    @pytest.mark.parametrize("name", sorted(licences.locked()))
+    @for_each("name", licences.locked)
     def test_has_a_licence_that_is_accepted(self, name: str):
         expression = licences.licence_of(name)
 

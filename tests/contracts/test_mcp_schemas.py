@@ -7,10 +7,9 @@ a type.
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from tenantry.mcp.server import INSTRUCTIONS
 from tenantry.mcp.tools import TOOLS, Tool
+from tests.contracts.each import for_each
 
 NOT_READ = {"$ref", "$defs", "definitions", "anyOf", "oneOf", "allOf", "not", "const", "if"}
 TYPES = {"object", "array", "string", "integer", "number", "boolean"}
@@ -25,7 +24,7 @@ def parts_of(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from parts_of(schema["items"])
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda one: one.name)
+@for_each("tool", TOOLS, lambda one: one.name)
 class TestSchemas:
     def test_have_no_references_and_no_unions(self, tool: Tool):
         for schema in (tool.listed.input_schema, tool.listed.output_schema):

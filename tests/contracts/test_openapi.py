@@ -6,7 +6,6 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-import pytest
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.openapi import describe, statuses
@@ -14,9 +13,9 @@ from tenantry.api.table import ENDPOINTS
 from tenantry.schemas.base import Nothing, Schema
 from testkit.decision_table import level_of
 from testkit.response_form import BARE_PATHS
+from tests.contracts.each import for_each
 
 DESCRIBED = [one for one in ENDPOINTS if one.path != "/openapi.json"]
-EVERY = [pytest.param(one, id=f"{one.method} {one.path}") for one in DESCRIBED]
 DESCRIPTION = describe(DESCRIBED, release="1.2.3")
 SECURITY: dict[str, list[set[str]]] = {
     "Open": [],
@@ -110,7 +109,7 @@ def refs_in(value: object) -> Iterator[str]:
             yield from refs_in(inner)
 
 
-@pytest.mark.parametrize("endpoint", EVERY)
+@for_each("endpoint", DESCRIBED, lambda one: f"{one.method} {one.path}")
 class TestOperation:
     def test_is_described(self, endpoint: Endpoint):
         """It has a summary, and an answer for each of its successes."""

@@ -5,8 +5,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
+from tests.contracts.each import for_each
 from tests.contracts.sources import FILES, name_of
 
 MODULE_LINES_MAX = 400
@@ -15,7 +14,7 @@ MEDIAN_CODE_LINES_MAX = 8
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-EVERY_MODULE = [pytest.param(path, id=name_of(path)) for path in FILES]
+every_module = for_each("path", FILES, name_of)
 
 
 def functions_in(path: Path) -> Iterator[Function]:
@@ -38,7 +37,7 @@ def code_lines(function: Function, lines: list[str]) -> int:
 
 
 class TestModule:
-    @pytest.mark.parametrize("path", EVERY_MODULE)
+    @every_module
     def test_says_what_it_holds(self, path: Path):
         """It begins with a docstring, with a sentence as its first line."""
         docstring = ast.get_docstring(ast.parse(path.read_text()))
@@ -46,14 +45,14 @@ class TestModule:
         assert docstring, f"{name_of(path)} has no docstring"
         assert docstring.splitlines()[0].endswith(".")
 
-    @pytest.mark.parametrize("path", EVERY_MODULE)
+    @every_module
     def test_is_small(self, path: Path):
         """It has at most 400 lines."""
         assert len(path.read_text().splitlines()) <= MODULE_LINES_MAX
 
 
 class TestFunction:
-    @pytest.mark.parametrize("path", EVERY_MODULE)
+    @every_module
     def test_is_small(self, path: Path):
         """It has at most 60 lines, docstring included."""
         large = [
