@@ -4,10 +4,12 @@ import contextlib
 import gc
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 
 import httpx
 import hypothesis
@@ -87,9 +89,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the files of tests in memory: most of them are databases that are flushed often."""
     order.choose_seed(config)
+    # Beside the default, asyncio sets its own for each fixture and test, for which Python formats
+    # all that a fixture has returned: a quarter of the time of a `world`.
+    signal.signal(signal.SIGINT, _interrupt)
     folder = memory()
     if config.option.basetemp is None and folder is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))  # noqa: TID251
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.default_int_handler(number, frame)
 
 
 @pytest.hookimpl(wrapper=True)
