@@ -149,6 +149,11 @@ def create_database(server_url: str, name: str, *, template: str = "template0") 
     """Create a database, empty or as a copy, and return its URL."""
     with connected(server_url) as connection:
         copy_database(connection, name, template=template)
+    return database_url(server_url, name)
+
+
+def database_url(server_url: str, name: str) -> str:
+    """Return the URL of another database of a server."""
     return f"{server_url.rpartition('/')[0]}/{name}"
 
 

@@ -34,9 +34,9 @@ from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.users import NewUser
 from testkit.faults import Faults
-from testkit.postgres import create_database, find_binaries, memory, postgres
+from testkit.postgres import create_database, database_url, find_binaries, memory, postgres
 from testkit.request_samples import PASSWORD
-from tests import order
+from tests import order, quick
 from tests.originals import Content, FileOriginal, Original, ServerOriginal
 from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
 
@@ -84,6 +84,9 @@ def pytest_terminal_summary(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the tests of a file in any order, so that none needs another."""
     order.put_in_order(config, items)
+    for item in items:
+        if quick.is_slow(item):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -273,7 +276,10 @@ def _settings(
     if engine == "sqlite":
         return Settings(data_dir=folder, host=HOST)
     url: str = request.getfixturevalue("postgres_url")
-    settings = _settings_on(url, folder, new_database())
+    # The catalog of a world is created by `copied`, as a copy.
+    is_copy = "world" in request.fixturenames
+    catalog = database_url(url, f"test_{secrets.token_hex(8)}") if is_copy else new_database()
+    settings = _settings_on(url, folder, catalog)
     pooler: PgBouncer | None = request.getfixturevalue("pooler")
     return settings if pooler is None else _through(pooler, settings)
 

@@ -1,6 +1,7 @@
 """A world of each engine that is made once, closed, and then copied for each test."""
 
 import asyncio
+import contextlib
 import secrets
 import shutil
 from collections.abc import Awaitable, Callable
@@ -9,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
+from psycopg.errors import DuplicateDatabase
 
 from tenantry.catalog.admins import Admin
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
-from testkit.postgres import connected, copy_database
+from testkit.postgres import connected, copy_database, create_database
 
 # Where a service runs. Under any other setting that differs, a world must be made, not copied.
 PLACES = {"data_dir", "catalog_url", "tenant_server_url"}
@@ -36,7 +38,10 @@ class Original(Protocol):
     """A world to copy."""
 
     def copy_to(self, settings: Settings) -> Content | None:
-        """Copy the world to the place of *settings*; return None if they need another one."""
+        """Copy the world to the place of *settings*.
+
+        If they need another one, return None, and leave a new service the empty catalog it needs.
+        """
 
 
 class FileOriginal:
@@ -85,11 +90,13 @@ class ServerOriginal:
     def copy_to(self, settings: Settings) -> Content | None:
         """See `Original`."""
         if _differ(settings, self._settings):
+            with contextlib.suppress(DuplicateDatabase):  # the settings of a test may have made it
+                create_database(self._server, _name_of(settings))
             return None
         acme, globex = (_renamed(one) for one in (self._content.acme, self._content.globex))
         names = (_name_of(settings), acme.tenant.database_name, globex.tenant.database_name)
         with connected(self._server) as connection:
-            connection.execute(f"DROP DATABASE {names[0]}".encode())
+            connection.execute(f"DROP DATABASE IF EXISTS {names[0]}".encode())
             for name, template in zip(names, self._names.values(), strict=True):
                 copy_database(connection, name, template=template)
         with connected(settings.catalog) as connection:

@@ -306,7 +306,7 @@ class TestResources:
     async def test_are_the_posts_and_their_schema(self, world: World):
         owner = await world.owner(world.acme)
         title = "\N{CJK UNIFIED IDEOGRAPH-7070}\N{CJK UNIFIED IDEOGRAPH-91C9}"
-        await owner.post(TENANT_POSTS, json={"title": title, "content": "x"})
+        ok(await owner.post(TENANT_POSTS, json={"title": title, "content": "x"}), 201)
 
         async with assistant(world, await world.mcp_token(world.acme)) as client:
             [template] = (await client.list_resource_templates()).resource_templates

@@ -505,6 +505,16 @@ class TestPreference(WithMigrations):
         assert "preference-applied" not in answer.headers
 
 
+class TestEarlyFailure:
+    async def test_that_fails_early_has_its_own_status(self, world: World) -> None:
+        """An error that is known before the first space, after ten seconds, is like any other."""
+        bearer = f"Bearer {await world.admin_token()}"
+
+        async with served(world.app) as at, at.client(authorization=bearer) as admin:
+            refused(await admin.post(MIGRATE_ALL, json={"retryOf": UNKNOWN_ID}), 404)
+            refused(await admin.post(MIGRATE_ALL, json={"tenantIds": [UNKNOWN_ID]}), 400)
+
+
 class TestLongCall(WithMigrations):
     @pytest.fixture(name="world")
     async def _world(self, world: World) -> World:
@@ -532,14 +542,6 @@ class TestLongCall(WithMigrations):
                 assert (head.status, head.said["content-type"]) == (200, "application/json")
                 assert answer["data"]["total"] == 2
                 must_be(answer["data"], MIGRATION_RESULT if not body else PREVIEW)
-
-    async def test_that_fails_early_has_its_own_status(self, world: World) -> None:
-        """An error that is known before the first space is an answer like any."""
-        bearer = f"Bearer {await world.admin_token()}"
-
-        async with served(world.app) as at, at.client(authorization=bearer) as admin:
-            refused(await admin.post(MIGRATE_ALL, json={"retryOf": UNKNOWN_ID}), 404)
-            refused(await admin.post(MIGRATE_ALL, json={"tenantIds": [UNKNOWN_ID]}), 400)
 
     async def test_is_accepted_late_if_its_plan_takes_long(self, world: World) -> None:
         """No space is sent before a 202: it would send the status 200."""

@@ -48,7 +48,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", READING)
+@pytest.mark.parametrize(
+    "command",
+    [READING[0], *(pytest.param(command, marks=pytest.mark.slow) for command in READING[1:])],
+)
 def test_a_command_that_only_reads_imports_nothing_heavy(folder: Path, command: str) -> None:
     assert _imported(folder, command) & HEAVY == set()
 

@@ -1,0 +1,47 @@
+"""Which variants of a test are in the quick suite; the slow one has the others.
+
+What is below the doors is tested on both engines by the quick suite. So is what may differ at the
+doors: requests at the same time, outages, and the first path of each resource. The other tests of
+the doors run on SQLite there, and on PostgreSQL in the slow suite.
+"""
+
+import zlib
+
+import pytest
+
+DOORS = ("tests/acceptance/", "tests/contracts/")
+ON_BOTH_ENGINES = {
+    "test_connections",
+    "test_deadlines",
+    "test_locks",
+    "test_migrate_all",
+    "test_profile",
+    "test_races",
+    "test_streams",
+    "test_tenant_login",
+    "test_tenant_users",
+    "test_tenants",
+}
+ENGINES = ("engine", "module_settings")
+# Each shape is compared with plain Alembic; of those on SQLite, one in four by the quick suite.
+SHAPES = "tests/corpus/test_on_sqlite.py"
+SHAPES_EACH = 4
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Return whether only the slow suite runs a test, besides those that are marked."""
+    file, _, name = item.nodeid.partition("::")
+    if file == SHAPES:
+        return zlib.crc32(name.encode()) % SHAPES_EACH != 0
+    if not file.startswith(DOORS) or file.rpartition("/")[2][:-3] in ON_BOTH_ENGINES:
+        return False
+    return _is_second_engine(item)
+
+
+def _is_second_engine(item: pytest.Item) -> bool:
+    """Return whether it runs on PostgreSQL, and on SQLite, too."""
+    chosen = getattr(item, "callspec", None)
+    chooses = any("engine" in mark.args[0] for mark in item.iter_markers("parametrize"))
+    return not chooses and any(
+        chosen is not None and chosen.params.get(one) == "postgresql" for one in ENGINES
+    )
