@@ -564,6 +564,7 @@ class TestRestoreCatalog:
             source=source,
         )
         worker_id = services.heartbeat.worker_id
+        services.copying.ledger.busy.add(job.id)  # or its own housekeeping cleans it up
         await job_rows.add(services.catalog, job, worker_id=worker_id)
         async with services.catalog.change(ctx, "tenant.update", tenant.id) as session:
             await job_rows.apply(session, job.id, MADE_READ_ONLY, worker_id=worker_id)
