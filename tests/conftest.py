@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import httpx
 import hypothesis
@@ -98,6 +99,12 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = memory()
     if config.option.basetemp is None and folder is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))  # noqa: TID251
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give the workers of pytest-xdist the order: they must have the same."""
+    node.workerinput[order.OPTION] = node.config.option.order
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

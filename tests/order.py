@@ -24,8 +24,11 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def choose_seed(config: pytest.Config) -> None:
-    """Choose a seed, unless one is given. Workers get the options of the first process."""
-    if config.option.order is None:
+    """Choose a seed, unless one is given; a worker of pytest-xdist has that of its session."""
+    given: dict[str, int] = getattr(config, "workerinput", {})
+    if OPTION in given:
+        config.option.order = given[OPTION]
+    elif config.option.order is None:
         config.option.order = secrets.randbelow(SEED_MAX)
 
 
