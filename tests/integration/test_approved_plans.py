@@ -136,6 +136,17 @@ class TestPlan:
             file.write_text(before)
             assert counts(await start(services, made.id)) == (1, 0)
 
+    async def test_is_refused_with_the_name_of_a_file_that_disappears_while_it_is_checked(
+        self, planned: Settings, folder: AlembicFolder, faults: Faults
+    ):
+        async with open_services(planned) as services:
+            await tenants(services, 1)
+            folder.add("u1_note", CREATE.format("note"))
+            made = await plan(services)
+            file = folder.path / "versions" / "u1_note.py"
+            faults.before(RunScripts, "hashes", lambda _: file.unlink(missing_ok=True))
+            await is_refused(services, made.id, "u1_note")
+
     async def test_is_refused_if_a_module_was_replaced_that_this_process_has_imported(
         self,
         planned: Settings,

@@ -163,7 +163,8 @@ async def known_files(scripts: RunScripts) -> dict[str, str] | None:
 
 
 async def _check_files(plan: StoredPlan, scripts: RunScripts, head: str | None) -> None:
-    files = await known_files(scripts)
-    if files is None:
-        raise PlanChanged("The revisions cannot be read. Nothing was started.")
+    try:
+        files = await asyncio.to_thread(scripts.hashes)
+    except (BadStream, TooManyFiles) as error:  # they are being replaced
+        raise PlanChanged(f"{error.message} Nothing was started.") from error
     approval.check_same(approval.changes_of_files(plan, files, str(head)))

@@ -132,7 +132,8 @@ class Stream:
                 place = repr((one.id, sorted(one.down))).encode() + self._naming
                 hashes[f"{self.name}:{one.name}"] = sha256(place + one.content).hexdigest()
         except OSError as error:
-            raise BadStream(f"The {self.name} revisions cannot be read.") from error
+            file = Path(error.filename or "a file").name
+            raise BadStream(f"The {self.name} revisions cannot be read: {file}.") from error
         return hashes
 
     @cached_property
