@@ -51,9 +51,11 @@ class Change:
     Attributes:
         words: One of them is in a message that names it; without words, the first process must not
             notice it.
+        is_of_files: Whether another change can take it back: the files are again those of the plan.
     """
 
     words: Sequence[str] = ()
+    is_of_files: bool = False
 
 
 @dataclass
@@ -180,7 +182,10 @@ class Interleaving:
         files, tokens = stage.first.files(), dict(stage.first.tokens)
         for _ in range(random.choice([0, 0, 1, 2])):
             await self._change()
-        must_refuse = any(one.words for one in self.changes)
+        is_as_planned = stage.first.files() == files
+        must_refuse = any(
+            one.words and not (one.is_of_files and is_as_planned) for one in self.changes
+        )
         stage.first.close_gate()
         clicked = asyncio.create_task(self._click(plan))
         if random.random() < 0.5:
@@ -240,7 +245,8 @@ class Interleaving:
         chosen = self.random.choice(happen)
         self.told.append(chosen.__name__)
         words = chosen()
-        self.changes.append(Change((await words) or () if asyncio.iscoroutine(words) else words))
+        is_of_files = not asyncio.iscoroutine(words)
+        self.changes.append(Change(words if is_of_files else (await words) or (), is_of_files))
 
     def _edit(self, project: Project | None = None) -> list[str]:
         revision = self.random.choice(list(self._kinds))
