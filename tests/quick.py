@@ -2,7 +2,8 @@
 
 What is below the doors is tested on both engines by the quick suite. So is what may differ at the
 doors: requests at the same time, outages, and the first path of each resource. The other tests of
-the doors run on SQLite there, and on PostgreSQL in the slow suite.
+the doors, and those of the options of a run, run on SQLite there, and on PostgreSQL in the slow
+suite.
 """
 
 import zlib
@@ -22,6 +23,17 @@ ON_BOTH_ENGINES = {
     "test_tenant_users",
     "test_tenants",
 }
+OPTIONS_OF_RUNS = {
+    "test_approved_plans",
+    "test_error_rate",
+    "test_holds",
+    "test_hooks",
+    "test_labels",
+    "test_planning",
+    "test_run_options",
+    "test_undo_runs",
+    "test_waves",
+}
 ENGINES = ("engine", "module_settings")
 # Each shape is compared with plain Alembic; of those on SQLite, one in four by the quick suite.
 SHAPES = "tests/corpus/test_on_sqlite.py"
@@ -33,9 +45,9 @@ def is_slow(item: pytest.Item) -> bool:
     file, _, name = item.nodeid.partition("::")
     if file == SHAPES:
         return zlib.crc32(name.encode()) % SHAPES_EACH != 0
-    if not file.startswith(DOORS) or file.rpartition("/")[2][:-3] in ON_BOTH_ENGINES:
-        return False
-    return _is_second_engine(item)
+    module = file.rpartition("/")[2].removesuffix(".py")
+    is_door = file.startswith(DOORS) and module not in ON_BOTH_ENGINES
+    return (is_door or module in OPTIONS_OF_RUNS) and _is_second_engine(item)
 
 
 def _is_second_engine(item: pytest.Item) -> bool:
