@@ -73,6 +73,6 @@ def is_migrated(services: Services, tenant: Tenant) -> bool:
 async def until_held(settings: Settings, count: int) -> None:
     """Wait until processes have claimed so many tenants of runs."""
     sql = "SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while raw_sql.rows(settings.catalog, sql)[0][0] < count:  # noqa: ASYNC110 - by others
             await asyncio.sleep(0.02)

@@ -445,7 +445,7 @@ class TestRun:
             run_id = await services.fleet.plan(
                 system_context("ada"), triggered_by="ada", plan_id=made.id
             )
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not (tmp_path / "arrived").exists():  # noqa: ASYNC110 - by a thread
                     await asyncio.sleep(0.01)
             data.write_text("CREATE TABLE unseen (id INTEGER)")
@@ -597,7 +597,7 @@ def _tables_of(services: Services, tenant: Tenant) -> set[str]:
 
 
 async def _until_held_because(services: Services, run_id: UUID) -> MigrationRun:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             run = await runs.get(services.catalog, run_id)
             if run.held_because is not None or run.finished_at is not None:
