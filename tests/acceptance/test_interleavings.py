@@ -182,7 +182,9 @@ class Interleaving:
         files, tokens = stage.first.files(), dict(stage.first.tokens)
         for _ in range(random.choice([0, 0, 1, 2])):
             await self._change()
-        is_as_planned = stage.first.files() == files
+        # `_more` leaves a line in this file, which alone changes nothing that would run.
+        ini = {Path("alembic.ini"): b""}
+        is_as_planned = stage.first.files() | ini == files | ini
         must_refuse = any(
             one.words and not (one.is_of_files and is_as_planned) for one in self.changes
         )
