@@ -1,7 +1,6 @@
 """The composition root: the only place that creates and closes the services."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
@@ -21,11 +20,12 @@ from tenantry.access.tokens import Tokens
 from tenantry.backup.copying import Copying
 from tenantry.backup.opening import backups_of
 from tenantry.catalog import audit, jobs, outbox, password_attempts, stored_plans, tenant_counts
+from tenantry.catalog.attached import check_no_fleet
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import limits_of
-from tenantry.catalog.stream import STREAM
+from tenantry.catalog.upgrading import upgrade_catalog
 from tenantry.db.factory import open_tenant_server
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
@@ -50,19 +50,17 @@ from tenantry.kit import private
 from tenantry.kit.access_log import RecentErrors
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from tenantry.kit.sizes import mark_of
+from tenantry.kit.tasks import kept_running
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, time_limits_of
-from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import (
     BadStream,
     NoRevisions,
     Streams,
-    UnknownRevision,
 )
 from tenantry.settings import Settings
 from tenantry.tenant.audit import Retention
@@ -76,7 +74,6 @@ from tenantry.work.ledger import Ledger
 from tenantry.work.queue import Queue
 from tenantry.work.worker import JobWorker
 
-RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
 JOBS_KEPT = timedelta(days=90)
 """For how long ended jobs are listed."""
@@ -85,10 +82,6 @@ JOBS_KEPT = timedelta(days=90)
 THREADS_BESIDE = 4
 
 _log = structlog.get_logger(__name__)
-
-
-class CatalogUnusable(Unavailable):
-    """The catalog cannot be reached or migrated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +118,11 @@ class Services:
     recent_errors: RecentErrors = field(default_factory=RecentErrors)
     streams: Callable[[], Streams]
 
+    @property
+    def patience_seconds(self) -> float:
+        """How long a run waits for a server, or for the catalog, that is away."""
+        return self.settings.server_patience_s
+
 
 @asynccontextmanager
 async def open_services(
@@ -143,6 +141,7 @@ async def open_services(
     Raises:
         CatalogUnusable: The catalog cannot be reached or migrated.
         NoRevisions: The user's directory has no revisions, or is not an Alembic directory.
+        StateOfFleet: The catalog is the state of a fleet of attached databases.
         WrongSecretKey: The catalog was sealed with another key.
     """
     private.make_folder(settings.data_dir)
@@ -242,8 +241,9 @@ async def _prepare(services: Services, *, changes: bool) -> None:
     if not changes:
         await check_not_fenced(settings.catalog, timeout_seconds=settings.connect_timeout_s)
     if changes or not await is_at_head(services.catalog):
-        await _upgrade_catalog(services)
+        await upgrade_catalog(settings.catalog, services.migrator)
     await services.catalog.cache.check_epoch()
+    await check_no_fleet(services.catalog)
     await services.signing_keys.ensure(system_context("start"))
     if changes:
         await services.heartbeat.beat()
@@ -264,22 +264,6 @@ def _check_revisions(streams: Streams) -> None:
         raise
     except BadStream:
         pass
-
-
-async def _upgrade_catalog(services: Services) -> None:
-    """Migrate the catalog to the head; one that is newer than this code is used unchanged."""
-    scripts = RunScripts(Streams(STREAM))
-    try:
-        await services.migrator.initialise(services.settings.catalog, scripts, run_id=new_id())
-    except UnknownRevision:
-        found = (
-            await services.migrator.read_state(services.settings.catalog, scripts.streams)
-        ).revision
-        if found.own < STREAM.head:
-            raise
-        _log.info("the catalog is newer than this code", revision=found.own)
-    except Exception as error:
-        raise CatalogUnusable(f"The catalog cannot be used: {explain(error)}") from error
 
 
 @asynccontextmanager
@@ -304,27 +288,10 @@ async def _background(
             works_on.append(deliveries.work)
         if services.settings.job_concurrency:
             works_on.append(services.job_worker.work)
-    tasks = [asyncio.create_task(_keep(work)) for work in works_on]
-    try:
+    async with kept_running(works_on):
         yield
         if works:
             await deliveries.drain()
-    finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
-async def _keep(work: Callable[[], Awaitable[None]]) -> None:
-    """Run *work* until cancelled; restart it after any error."""
-    while True:
-        try:
-            await work()
-        except Exception:  # noqa: BLE001 - it must continue
-            _log.exception("background work failed, restarting")
-        await asyncio.sleep(RESTART_SECONDS)
 
 
 async def _keep_house(services: Services) -> None:

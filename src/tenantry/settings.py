@@ -4,7 +4,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -360,21 +360,23 @@ class Settings(BaseSettings):
 _BY_NAME = {("hooks",), ("tenant_servers",)}
 
 
-def read_settings(**overrides: object) -> Settings:
+def read_settings(*, has_file: bool = True, **overrides: object) -> Settings:
     """Return the settings of this process.
 
-    *overrides* are from the command line; None if not given.
+    *overrides* are from the command line; None if not given. With *has_file*, the file `.env` is
+    read, too.
 
     Raises:
         BadSettings: A setting is invalid or in quotation marks, or a ``TENANTRY_*`` name is
             unknown: otherwise a mistyped name would silently have no effect.
     """
     known = {PREFIX + name.upper() for name in Settings.model_fields}
-    environment = {**_read_file(), **os.environ}  # noqa: TID251 - here they are read
+    environment = {**(_read_file() if has_file else {}), **os.environ}  # noqa: TID251 - here they are read
     if (fault := setting_types.fault_of_environment(environment, known)) is not None:
         raise BadSettings(fault)
     try:
-        return Settings(**{k: v for k, v in overrides.items() if v is not None})  # type: ignore[arg-type]
+        given: dict[str, Any] = {k: v for k, v in overrides.items() if v is not None}
+        return Settings(**given | ({} if has_file else {"_env_file": None}))
     except ValidationError as error:
         raise BadSettings("; ".join(_explain(one) for one in error.errors())) from None
 

@@ -44,8 +44,8 @@ from tenantry.kit.errors import Conflict, Invalid, TenantryError
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.kit.stopping import Stop
+from tenantry.migration.bootstrap import BOOTSTRAP_LOCK
 from tenantry.migration.inspection import AlreadyTenantry, MayNotCreate, NamesTaken
-from tenantry.migration.scripts import BOOTSTRAP_LOCK
 from tenantry.migration.streams import BadStream
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings

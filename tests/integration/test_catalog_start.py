@@ -7,8 +7,9 @@ import pytest
 
 from tenantry.access.signing import WrongSecretKey
 from tenantry.catalog.stream import STREAM
+from tenantry.catalog.upgrading import CatalogUnusable
 from tenantry.kit.errors import TenantryError
-from tenantry.services import CatalogUnusable, open_services
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from tests.conftest import provision

@@ -68,6 +68,9 @@ tenant = sa.Table(
     # When its schema was found to differ from that of its revision, and how: see `catalog.drift`.
     sa.Column("drifted_at", Instant, nullable=True),
     sa.Column("drift", Records, nullable=True),
+    # A database of a fleet, which has no tables of Tenantry: its name is its URL without secrets.
+    # It is active while it is in the list. See `catalog.attached`.
+    sa.Column("is_attached", sa.Boolean, nullable=False, server_default=sa.false()),
     # Set in the state `deleted`.
     sa.Column("deleted_at", Instant, nullable=True),
     sa.UniqueConstraint("canonical_name"),
@@ -81,6 +84,7 @@ tenant = sa.Table(
     index_of_some("ix_tenant_read_only", "is_read_only", on_sqlite="is_read_only = 1"),
     index_of_some("ix_tenant_owner_email", "owner_email IS NOT NULL", "owner_email"),
     index_of_some("ix_tenant_deleted_at", "deleted_at IS NOT NULL", "deleted_at"),
+    index_of_some("ix_tenant_attached", "is_attached", "id", on_sqlite="is_attached = 1"),
     index_of_some("ix_tenant_unready", "state <> 'ready'", "state"),
 )
 

@@ -206,6 +206,7 @@ async def add(
         owner_email=None if owner_email is None else canonical(owner_email),
         canonical_name=canonical(added.name),
         drift=None,
+        is_attached=False,
         **msgspec.structs.asdict(added),
     )
 

@@ -13,6 +13,7 @@ from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.records import CredentialsInUse
 from tenantry.catalog.runs import MigrationRunNotFound, RunContinues
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
+from tenantry.catalog.upgrading import CatalogUnusable
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.db.outage_errors import ServerAway
 from tenantry.db.sessions import DatabaseUnavailable
@@ -20,7 +21,6 @@ from tenantry.fleet.deletion import TenantActive, WrongName
 from tenantry.fleet.lifecycle import ActivationFailed, UnknownServer
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import errors as causes
-from tenantry.services import CatalogUnusable
 from tenantry.settings import BadSettings
 from tenantry.tenant.databases import TenantReadOnly
 from tenantry.tenant.users import EmailInUse, UserNotFound

@@ -37,6 +37,11 @@ COMMANDS = (
         "tenantry.cli.backups",
         reading="tenantry.cli.job_reading",
     ),
+    DeferredCommand(
+        "fleet",
+        "Migrate databases that you already have, with your Alembic project.",
+        "tenantry.cli.fleet",
+    ),
     DeferredCommand("catalog", "Move the catalog.", "tenantry.cli.catalog_moving"),
     DeferredCommand(
         "drift",

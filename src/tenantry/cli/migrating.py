@@ -10,12 +10,12 @@ from tenantry.cli import session
 from tenantry.cli.printing import output
 from tenantry.cli.printing.progress import Found, follow, found, shown_on
 from tenantry.cli.serving import signals
+from tenantry.cli.session import RunServices
 from tenantry.fleet.run_options import RunOptions
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.services import Services
 
 
-async def check_revisions(services: Services) -> None:
+async def check_revisions(services: RunServices) -> None:
     """Check that the revisions have a head: otherwise every tenant would fail.
 
     Raises:
@@ -29,13 +29,13 @@ class RunLeft(RunContinues):
 
     def __init__(self, run_id: UUID) -> None:
         super().__init__(
-            f"Stopped. Any serving process, or the next `tenantry migrate all`, continues the run; "
-            f"`tenantry migrate show {run_id}` shows its progress."
+            f"Stopped. Any serving process, or the next {session.command('all')}, continues the "
+            f"run; {session.command('show', run_id)} shows its progress."
         )
 
 
 async def migrate_all(
-    services: Services,
+    services: RunServices,
     *,
     triggered_by: str,
     options: RunOptions,
@@ -69,7 +69,7 @@ async def migrate_all(
     return await _work_on(services, plan)
 
 
-async def resume(services: Services, run_id: UUID, *, wave: int) -> Found:
+async def resume(services: RunServices, run_id: UUID, *, wave: int) -> Found:
     """Continue a run that holds after *wave*, and work on it here like `migrate_all`.
 
     Raises:
@@ -85,7 +85,7 @@ async def resume(services: Services, run_id: UUID, *, wave: int) -> Found:
     return await _work_on(services, begin)
 
 
-async def _work_on(services: Services, begin: Callable[[], Awaitable[UUID]]) -> Found:
+async def _work_on(services: RunServices, begin: Callable[[], Awaitable[UUID]]) -> Found:
     await check_revisions(services)
     stopping: list[asyncio.Task[None]] = []
 
@@ -98,7 +98,7 @@ async def _work_on(services: Services, begin: Callable[[], Awaitable[UUID]]) -> 
             services.catalog,
             run_id,
             show=show,
-            lost_seconds_max=services.settings.server_patience_s,
+            lost_seconds_max=services.patience_seconds,
             left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
             until_held=True,
         )

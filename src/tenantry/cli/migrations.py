@@ -29,7 +29,6 @@ from tenantry.migration import revision_template
 from tenantry.schemas.base import Schema
 from tenantry.schemas.migrations import MigrationDetailResponse, MigrationResultResponse
 from tenantry.schemas.previews import MigrationPreviewResponse
-from tenantry.services import open_services
 
 group = new_group("Migrate every tenant database.", reading=run_reading.group)
 
@@ -251,7 +250,7 @@ def continue_run(
     settings = session.configure(log_level="error")
 
     async def resume() -> Found:
-        async with open_services(settings) as services:
+        async with session.working(settings) as services:
             process.settle()
             run_id = read_id(run, MigrationRunNotFound)
             return await migrating.resume(services, run_id, wave=wave)
@@ -295,13 +294,12 @@ def _run_to_the_end(
     settings = session.configure(log_level="error")
 
     async def migrate() -> Found:
-        async with open_services(settings) as services:
+        async with session.working(settings) as services:
             process.settle()
             catalog = services.catalog
-            email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
             return await migrating.migrate_all(
                 services,
-                triggered_by=email,
+                triggered_by=session.starter() or await _admin(catalog, by),
                 options=await options_of(catalog),
                 plan_id=None if plan is None else read_id(plan, PlanNotFound),
                 passed_only=passed_only,
@@ -318,14 +316,13 @@ def _show_end(found: Found, *, as_json: bool) -> None:
         output.show_json(RunResult.of_result(run, details=details, run_id=run.id))
     else:
         reports.show_outcome(found)
-        output.note(f"Details: `tenantry migrate show {run.id}`.")
+        output.note(f"Details: {session.command('show', run.id)}.")
         if run.holding_wave is not None:
-            output.note(
-                f"Continue: `tenantry migrate continue {run.id} --wave {run.holding_wave}`."
-            )
-            output.note(f"Stop: `tenantry migrate cancel {run.id}`.")
+            wave = run.holding_wave
+            output.note(f"Continue: {session.command('continue', run.id, '--wave', wave)}.")
+            output.note(f"Stop: {session.command('cancel', run.id)}.")
         elif run.failed_count:
-            output.note(f"Retry: `tenantry migrate all --retry {run.id}`.")
+            output.note(f"Retry: {session.command('all', '--retry', run.id)}.")
     if run.holding_wave is not None:
         raise typer.Exit(ExitStatus.HOLDING)
     exit_after(run)
@@ -338,6 +335,10 @@ def _show_preview(preview: Preview, *, rehearsed: bool, as_json: bool) -> None:
         plan_reports.show_preview(preview, rehearsed=rehearsed)
     if preview.failed:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
+async def _admin(catalog: Catalog, by: str | None) -> str:
+    return await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
 
 
 async def _active_admin(catalog: Catalog, email: str) -> str:

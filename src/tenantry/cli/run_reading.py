@@ -1,6 +1,5 @@
 """The commands of ``tenantry migrate`` that only read. They import what reads the catalog."""
 
-from importlib import import_module
 from typing import Annotated
 from uuid import UUID
 
@@ -62,11 +61,9 @@ async def plans(
 @group.command("status")
 async def status(*, as_json: options.Json = False) -> None:
     """Show the number of tenants at each revision, and the active runs."""
-    # Imported on demand: it reads the revisions, with Alembic.
-    streams_of = import_module("tenantry.tenant.stream").streams_of
     async with session.reading() as opened:
         catalog = opened.catalog
-        counts = await schema_status(catalog, streams_of(opened.settings))
+        counts = await schema_status(catalog, opened.streams())
         unfinished = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
         running = [
             MigrationRunStateResponse.of_state(run, await activity_of(catalog, run))

@@ -4,12 +4,12 @@ import contextlib
 import os
 import pwd
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import typer.main
 
@@ -26,6 +26,9 @@ from tenantry.settings import Settings, read_settings
 from tenantry.tenant.databases import TenantDatabases
 
 if TYPE_CHECKING:
+    from tenantry.cli.fleet_place import FleetPlace
+    from tenantry.fleet.attached import AttachedFleet
+    from tenantry.migration.streams import Streams
     from tenantry.services import Services
 
 # The user who logged in to this machine; on Linux it stays the same after `sudo` and `su`.
@@ -40,6 +43,37 @@ class Reading:
     settings: Settings
     catalog: Catalog
     databases: TenantDatabases
+    streams: "Callable[[], Streams]"
+
+
+RunServices: TypeAlias = "Services | AttachedFleet"
+"""What a command needs to work on migration runs."""
+
+
+def place() -> "FleetPlace | None":
+    """Return on what the running command works; None for the service of the settings."""
+    running = _running()
+    return running and cast("FleetPlace | None", running.obj)
+
+
+def command(name: str, *arguments: object) -> str:
+    """Return a command of the group of the running one, for a note: `migrate all`, for example."""
+    where = place()
+    words = [where.command(name) if where else f"tenantry migrate {name}", *map(str, arguments)]
+    return f"`{' '.join(words)}`"
+
+
+def starter() -> str | None:
+    """Return who starts the runs of a fleet, which has no admins; None for a service."""
+    return None if place() is None else context().actor
+
+
+def working(settings: Settings) -> AbstractAsyncContextManager[RunServices]:
+    """Open the services for a command that works on migration runs; see `opened`."""
+    if (where := place()) is not None:
+        return where.working(works=True)
+    opening: AbstractAsyncContextManager[Services] = _services().open_services(settings)
+    return opening
 
 
 def context() -> OperationContext:
@@ -47,8 +81,7 @@ def context() -> OperationContext:
 
     The arguments are omitted, because they can be secrets.
     """
-    # Typer has no public function for this.
-    command = typer.main.get_current_context(silent=True)  # type: ignore[attr-defined]
+    command = _running()
     return OperationContext(
         request_id=str(new_id()),
         now=utc_now(),
@@ -56,6 +89,16 @@ def context() -> OperationContext:
         address="local",
         command=None if command is None else command.command_path,
     )
+
+
+def _running() -> Any:
+    # Typer has no public function for this.
+    return typer.main.get_current_context(silent=True)  # type: ignore[attr-defined]
+
+
+def _services() -> Any:
+    # Imported on demand: they import Alembic, and take longer than most commands.
+    return import_module("tenantry.services")
 
 
 def _user_name() -> str:
@@ -80,7 +123,9 @@ def configure(*, log_level: str = "warning", **overrides: object) -> Settings:
     Raises:
         BadSettings: A setting is invalid or unknown.
     """
-    settings = read_settings(**overrides)
+    if (where := place()) is not None:
+        return where.configure(log_level=log_level)
+    settings = read_settings(**overrides)  # type: ignore[arg-type] # none is `has_file`
     is_set = "log_level" in settings.model_fields_set
     log.configure(log_format=settings.log_format, level=settings.log_level if is_set else log_level)
     return settings
@@ -103,16 +148,16 @@ def opened(
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
         WrongSecretKey: The catalog was sealed with another key.
     """
-    # Imported on demand: they import Alembic, and take longer than most commands.
-    services = import_module("tenantry.services")
-    opening: AbstractAsyncContextManager[Services] = services.open_services(
+    if (where := place()) is not None:
+        # Commands of runs alone are in a fleet.
+        return cast("AbstractAsyncContextManager[Services]", where.working(works=False))
+    opening: AbstractAsyncContextManager[Services] = _services().open_services(
         settings or configure(), works=False, changes=changes
     )
     return opening
 
 
-@asynccontextmanager
-async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
+def reading(settings: Settings | None = None) -> AbstractAsyncContextManager[Reading]:
     """Open the catalog for a command that only reads: it writes nothing, not even a heartbeat.
 
     So it works while the disk is full, or the catalog's server is a standby. An old catalog is
@@ -125,7 +170,12 @@ async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
         WritesRejected: It was moved to another database, or is being moved.
         WrongSecretKey: The catalog was sealed with another key.
     """
-    settings = settings or configure()
+    where = place()
+    return _reading(settings or configure()) if where is None else where.reading()
+
+
+@asynccontextmanager
+async def _reading(settings: Settings) -> AsyncIterator[Reading]:
     catalog = open_catalog(settings)
     servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
@@ -137,7 +187,13 @@ async def reading(settings: Settings | None = None) -> AsyncIterator[Reading]:
                 pass
         await catalog.cache.check_epoch()
         await _check_secret(settings, catalog)
-        yield Reading(settings=settings, catalog=catalog, databases=databases)
+        yield Reading(
+            settings=settings,
+            catalog=catalog,
+            databases=databases,
+            # Imported on demand: it reads the revisions, with Alembic.
+            streams=lambda: import_module("tenantry.tenant.stream").streams_of(settings),
+        )
     finally:
         await databases.close()
         await catalog.close()

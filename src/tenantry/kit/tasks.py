@@ -1,11 +1,18 @@
 """Tasks that run for the duration of a block."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import structlog
+
+RESTART_SECONDS = 1.0
+
 Result = TypeVar("Result")
+
+_log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
@@ -25,3 +32,27 @@ async def beside(work: Coroutine[Any, Any, Result]) -> AsyncIterator["asyncio.Ta
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def kept_running(works: Iterable[Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
+    """Run each of *works* during the block; restart one after any error."""
+    tasks = [asyncio.create_task(_keep(work)) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def _keep(work: Callable[[], Awaitable[None]]) -> None:
+    """Run *work* until cancelled; restart it after any error."""
+    while True:
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 - it must continue
+            _log.exception("background work failed, restarting")
+        await asyncio.sleep(RESTART_SECONDS)

@@ -23,7 +23,7 @@ from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.guard import BlockLeavesTransaction, Guard
 from tenantry.migration.guarded_drivers import FAILED, IDLE
-from tenantry.migration.schema_state import BEGUN, log, version
+from tenantry.migration.schema_state import BEGUN, log
 from tenantry.migration.statements import AutocommitRevision
 
 _NAME = r'(?:"(?:[^"]|"")+"|[\w$]+)'
@@ -164,7 +164,7 @@ class AutocommitBlock:
         self._guard.check_refused()
         self.check_tables()
         with self._guard.pausing():
-            if not self._scalar(_HAS_RIGHTS, own=version.name, log=log.name):
+            if not self._scalar(_HAS_RIGHTS, own=self._step.own_table, log=log.name):
                 self._guard.refuse(RoleWithoutRights())
             if self._has_sent:
                 self._log(self._run)
@@ -278,7 +278,7 @@ class AutocommitBlock:
         self._connection.execute(sa.insert(log).values(position=position, **values))
 
     def _find_tables(self) -> Sequence[Any]:
-        names = {"own": version.name, "log": log.name, "user": self._step.user_table}
+        names = {"own": self._step.own_table, "log": log.name, "user": self._step.user_table}
         with self._guard.pausing():
             return self._connection.execute(_FIND_TABLES, names).one()
 

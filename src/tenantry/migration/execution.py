@@ -38,14 +38,16 @@ class Execution(ABC):
 
     Args:
         user_table: The version table of the user's stream; None without such a stream.
+        is_attached: Whether the database has only the user's stream: see `streams.attached`.
 
     Attributes:
         guard: Watches the revisions, and raises an error after `stop`.
     """
 
-    def __init__(self, user_table: str | None) -> None:
+    def __init__(self, user_table: str | None, *, is_attached: bool) -> None:
         self.guard = Guard()
         self._user_table = user_table
+        self._is_attached = is_attached
         self._raw: Any = None
         # What an upgrade keeps from one revision to the next: see `live.LiveContext`.
         self._types: dict[str, set[tuple[str | None, str]]] = {}
@@ -94,19 +96,27 @@ class Execution(ABC):
         With *undo*, also what can be undone.
 
         Raises:
-            NoVersion: The database has no revision of Tenantry.
+            NoVersion: The database has no revision of Tenantry, and is not attached.
         """
         error: Exception | None = None
-        for user_table in dict.fromkeys((self._user_table, None)):
+        some = (self._user_table, None, None) if self._is_attached else (None, run_id, undo)
+        for tables in dict.fromkeys(((self._user_table, run_id, undo), some)):
             try:
-                rows = self._fetch(schema_state.find(self.dialect, user_table, run_id, undo))
+                query = schema_state.find(self.dialect, *tables, is_attached=self._is_attached)
+                rows = self._fetch(query)
             except Exception as missing:
                 if not is_missing_table(missing):
                     raise
                 error = missing
             else:
-                return schema_state.state_in(rows, has_user=self._user_table is not None)
+                return self._state_in(rows)
+        if self._is_attached:
+            return self._state_in([])
         raise NoVersion from error
+
+    def _state_in(self, rows: Any) -> SchemaState:
+        has_user = self._user_table is not None
+        return schema_state.state_in(rows, has_user=has_user, is_attached=self._is_attached)
 
     def read_schema(self) -> Schema:
         """Return the revision of the database, and the objects of its schema.

@@ -48,11 +48,12 @@ class PostgresExecution(Execution):
         url: str,
         *,
         user_table: str | None,
+        is_attached: bool = False,
         driver: str,
         dialects: live.SharedDialects,
         timeout_seconds: float,
     ) -> None:
-        super().__init__(user_table)
+        super().__init__(user_table, is_attached=is_attached)
         self._url = url
         self._driver = driver
         self._dialects = dialects

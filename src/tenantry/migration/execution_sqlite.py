@@ -38,8 +38,10 @@ _ADD_FUNCTIONS: Any = dialects.SQLITE.on_connect()
 class SqliteExecution(Execution):
     """Executes scripts on one SQLite file; waits *lock_ms* for another writer of it."""
 
-    def __init__(self, path: Path, *, user_table: str | None, lock_ms: int) -> None:
-        super().__init__(user_table)
+    def __init__(
+        self, path: Path, *, user_table: str | None, is_attached: bool = False, lock_ms: int
+    ) -> None:
+        super().__init__(user_table, is_attached=is_attached)
         self._path = path
         self._lock_ms = lock_ms
         self._file: OpenFile | None = None

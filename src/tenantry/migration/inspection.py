@@ -19,8 +19,8 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Conflict
 from tenantry.migration import schema_state
+from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, BOOTSTRAP_WAIT_MS
 from tenantry.migration.schema_state import STAMPED_ROW, STAMPED_TABLE
-from tenantry.migration.scripts import BOOTSTRAP_LOCK, BOOTSTRAP_WAIT_MS
 
 PREFIX = "tenantry_"
 APPLICATION = "tenantry-adopt"

@@ -18,13 +18,13 @@ import sqlalchemy as sa
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.ids import new_id
 from tenantry.migration import live
+from tenantry.migration.bootstrap import BOOTSTRAP_WAIT_MS, bootstrap, write_stamp
 from tenantry.migration.execution import Execution
 from tenantry.migration.execution_postgres import PostgresExecution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.lock_retries import LOCK_PAUSE_SECONDS_MAX, Inspection, LockRetries
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, SchemaState, Undo
-from tenantry.migration.scripts import BOOTSTRAP_WAIT_MS, bootstrap, write_stamp
 from tenantry.migration.statements import LockTimeouts
 from tenantry.migration.streams import Streams
 from tenantry.settings import Settings
@@ -241,7 +241,7 @@ class Migrator:
         A thread cannot be cancelled. But its statement can, and its guard rejects the next
         statement and the commit, so nothing is committed after this has raised an error.
         """
-        execution = self._execution(url, streams.user_table if streams.user else None)
+        execution = self._execution(url, streams)
 
         def run() -> Result:
             with contextlib.closing(execution):
@@ -262,13 +262,17 @@ class Migrator:
                 await asyncio.wait([running], timeout=self._limits.spare_seconds)
                 raise
 
-    def _execution(self, url: str, user_table: str | None) -> Execution:
-        path = sqlite_path(url)
+    def _execution(self, url: str, streams: Streams) -> Execution:
+        user_table = streams.user_table if streams.user else None
+        path, is_attached = sqlite_path(url), streams.is_attached
         if path is not None:
-            return SqliteExecution(path, user_table=user_table, lock_ms=self._limits.lock_ms)
+            return SqliteExecution(
+                path, user_table=user_table, is_attached=is_attached, lock_ms=self._limits.lock_ms
+            )
         return PostgresExecution(
             url,
             user_table=user_table,
+            is_attached=is_attached,
             driver=self._driver,
             dialects=self._dialects,
             timeout_seconds=self._limits.connect_seconds,

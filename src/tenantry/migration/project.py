@@ -75,6 +75,28 @@ def find_project(folder: Path) -> Project:
     return Project(None, [folder / VERSIONS], is_recursive=True, import_paths=[])
 
 
+def find_folder(start: Path) -> Path:
+    """Return the ``script_location`` of the project in *start*, or a few levels above it.
+
+    Raises:
+        BadProject: There is none, or its configuration cannot be read.
+    """
+    for parent in [start, *start.absolute().parents][: PARENTS_MAX + 1]:
+        for name in NAMES:
+            file = parent / name
+            try:
+                found = _locations(file)[0] if file.is_file() else []
+            except (OSError, ValueError, CommandError, configparser.Error) as error:
+                raise BadProject(f"{name} cannot be read: {type(error).__name__}.") from error
+            for folder in found:
+                if folder.is_dir():
+                    return folder
+    raise BadProject(
+        "There is no Alembic project here: no alembic.ini or pyproject.toml with a "
+        "script_location that is a folder. Go to its folder, or use --migrations FOLDER."
+    )
+
+
 def find_mistake(folder: Path) -> str | None:
     """Return what is wrong with the layout of *folder*, and which folder to set; or None."""
     if (folder / VERSIONS).is_dir():
@@ -98,15 +120,21 @@ def _is_revision(file: Path) -> bool:
         return False
 
 
-def _read(file: Path, folder: Path) -> Project | None:
-    """Return the project of *file*, if *folder* is its ``script_location``."""
+def _locations(file: Path) -> tuple[list[Path], list[Path], Config]:
+    """Return the candidates for the ``script_location`` in *file*, and its import paths."""
     is_ini = file.suffix == ".ini"
     config = Config(file if is_ini else None, toml_file=None if is_ini else file)
     location = config.get_alembic_option("script_location")
     if location is None:
-        return None
+        return [], [], config
     import_paths = [_absolute(file, path) for path in config.get_prepend_sys_paths_list() or ()]
-    folders = [one for one in _located(file, location, import_paths) if one.is_dir()]
+    return _located(file, location, import_paths), import_paths, config
+
+
+def _read(file: Path, folder: Path) -> Project | None:
+    """Return the project of *file*, if *folder* is its ``script_location``."""
+    candidates, import_paths, config = _locations(file)
+    folders = [one for one in candidates if one.is_dir()]
     if not (folder.is_dir() and any(one.samefile(folder) for one in folders)):
         return None
     # Alembic 1.16.0 has no method for a boolean.

@@ -33,6 +33,9 @@ log = sa.Table(
 BASE = ""
 """The version of a database that has no revision yet."""
 
+BASE_SHOWN = "base"
+"""How the base of an attached database is displayed: Alembic's word."""
+
 AND = "+"
 """Between the revisions of a database at several: Alembic allows it in none."""
 
@@ -76,7 +79,8 @@ class Applied(msgspec.Struct, frozen=True):
 class SchemaRevision:
     """The revision of a database in Tenantry's own stream, and in the user's, if there is one.
 
-    Between two branches, the user's are several, with `AND` between them.
+    Between two branches, the user's are several, with `AND` between them. Of an attached database,
+    *own* is `BASE`: it has the user's stream alone.
     """
 
     own: str
@@ -88,12 +92,16 @@ class SchemaRevision:
         return tuple(self.user.split(AND)) if self.user else ()
 
     def __str__(self) -> str:
-        """Return it as displayed: ``own``, or ``own/user``."""
-        return self.own if self.user is None else f"{self.own}/{self.user}"
+        """Return it as displayed: ``own``, or ``own/user``; ``user`` of an attached database."""
+        if self.user is None:
+            return self.own
+        return f"{self.own}/{self.user}" if self.own else self.user or BASE_SHOWN
 
     @classmethod
-    def parse(cls, text: str) -> "SchemaRevision":
+    def parse(cls, text: str, *, is_attached: bool = False) -> "SchemaRevision":
         """Return the revision that is displayed as *text*."""
+        if is_attached:
+            return cls(BASE, BASE if text == BASE_SHOWN else text)
         own, slash, user = text.partition("/")
         return cls(own, user if slash else None)
 
@@ -146,7 +154,12 @@ READ_VERSION = Statement(sa.select(version.c.version_num), Version)
 
 @lru_cache(STATEMENTS_REMEMBERED_MAX)
 def find(
-    dialect: sa.Dialect, user_table: str | None, run_id: UUID | None, undo: Undo | None = None
+    dialect: sa.Dialect,
+    user_table: str | None,
+    run_id: UUID | None,
+    undo: Undo | None = None,
+    *,
+    is_attached: bool = False,
 ) -> str:
     """Return one query for both versions, and for the revisions that a run has applied.
 
@@ -160,8 +173,9 @@ def find(
         run_id: The run; None to omit the log. On a new connection to PostgreSQL, the log takes as
             long as the versions, because the first use of a table is expensive.
         undo: What is undone; None for an upgrade.
+        is_attached: Whether the database has no version of Tenantry.
     """
-    tables = {"own": version}
+    tables = {} if is_attached else {"own": version}
     if user_table is not None:
         tables["user"] = user_version_table(user_table)
     parts = [
@@ -226,16 +240,18 @@ def user_version_table(name: str) -> sa.Table:
     return sa.Table(name, sa.MetaData(), column, key)
 
 
-def state_in(rows: Sequence[tuple[str, int, str, str]], *, has_user: bool) -> SchemaState:
+def state_in(
+    rows: Sequence[tuple[str, int, str, str]], *, has_user: bool, is_attached: bool = False
+) -> SchemaState:
     """Return the state that the rows of `find` describe.
 
     Raises:
-        NoVersion: The rows do not contain one revision of Tenantry.
+        NoVersion: The rows do not contain one revision of Tenantry, and it is not attached.
     """
     own, user = ([row[3] for row in rows if row[0] == source] for source in ("own", "user"))
-    if len(own) != 1:
+    if len(own) != (not is_attached):
         raise NoVersion
-    revision = SchemaRevision(own[0], AND.join(user) if has_user else None)
+    revision = SchemaRevision(own[0] if own else BASE, AND.join(user) if has_user else None)
     logged = sorted(row[1:] for row in rows if row[0] == "log")
     undoable = sorted(row[1:] for row in rows if row[0] == "undo")
     return SchemaState(

@@ -23,6 +23,7 @@ from sqlalchemy.sql.base import Executable
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
+from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, class_of, settings_of
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.recorder import Recording, Unrecorded, named_type_of
 from tenantry.migration.revisions import Revision, RevisionFailed, heads_after
@@ -30,15 +31,12 @@ from tenantry.migration.schema_state import (
     AND,
     BASE,
     BEGUN,
-    STAMPED_ROW,
-    STAMPED_TABLE,
     Applied,
     SchemaRevision,
     Undo,
     check_undoable,
     insert_log,
     log,
-    metadata,
     render,
     user_version_table,
     version,
@@ -56,8 +54,6 @@ from tenantry.migration.statements import (
 )
 from tenantry.migration.streams import Streams
 
-BOOTSTRAP_WAIT_MS = 30_000
-BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
 # A script with an autocommit block holds it exclusively, and every transaction shares it. Both
 # only try to lock: PostgreSQL's concurrent commands wait for every open transaction, also for one
 # that waits for them, which would be a deadlock.
@@ -67,13 +63,16 @@ AUTOCOMMIT_LOCK = BOOTSTRAP_LOCK + 1
 VERSION_CHARS = 32
 TYPMOD_OFFSET = 4
 
+# An attached database has no version of Tenantry. There the lock on the user's version table is the
+# mutex: Alembic's own writes of it wait, too, and reads do not. A setting of the transaction says
+# whether it is still the one of the script.
+_MARK = "tenantry.is_migrating"
+_MARKED = sa.func.current_setting(_MARK, sa.true()) == "yes"
+
 # Tenantry's version was written by this transaction. Needs PostgreSQL 13.
 _OURS = (
     sa.exists().select_from(version).where(sa.literal_column("xmin = pg_current_xact_id()::xid"))
 )
-# A role's or a database's own timeouts are for requests, not for migrations.
-_TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
-_TIMEOUTS_17 = (*_TIMEOUTS, "transaction_timeout")
 
 
 class TransactionEnded(Unavailable):
@@ -82,6 +81,10 @@ class TransactionEnded(Unavailable):
 
 class VersionWritten(Unavailable):
     """A revision wrote to Alembic's version table."""
+
+
+class LogMissing(Unavailable):
+    """An autocommit_block needs the log in the database: migrate without --no-log."""
 
 
 class VersionTooLong(Unavailable):
@@ -159,20 +162,25 @@ class Script:
         # `last_insert_rowid()` return. The guard of the last version update covers it, too.
         body[-1:-1] = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
         if not self.is_autocommit:
-            settings = _settings(self.dialect, timeouts.swap_ms)
+            settings = settings_of(self.dialect, timeouts.swap_ms)
             lock_timeout = Statement(f"SET LOCAL lock_timeout = {timeouts.lock_ms}")
             last = [lock_timeout] if self._postgres else []
+            if self._streams.is_attached:
+                return [*settings, *self._creation(), *self._swap(), *last, *body]
             swap, *check = self._swap()
             return [*settings, swap, *self._creation(), *check, *last, *body]
+        if not self._streams.has_log:
+            raise LogMissing
         first, heads = self._parts[0][0], self._heads_before(self._parts[0][0])
+        own_table = self._streams.user_table if self._streams.is_attached else version.name
         return [
-            *_settings(self.dialect, timeouts.lock_ms),
+            *settings_of(self.dialect, timeouts.lock_ms),
             # The lock is held until the connection is closed.
             Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
             *self._creation(),
             self._check_versions(),
             *self._log_checks,
-            AutocommitRevision(first, heads, run_id, timeouts, self._streams.user_table),
+            AutocommitRevision(first, heads, run_id, timeouts, self._streams.user_table, own_table),
             *self._swap(),
             self._statement(sa.delete(log).where(log.c.stream == BEGUN)),
             *body,
@@ -226,6 +234,8 @@ class Script:
 
     def _log(self, revisions: Sequence[Revision], run_id: UUID) -> list[Statement]:
         """Return the inserts of log entries, as statements of the last revision."""
+        if not self._streams.has_log:
+            return []
         entries = [
             insert_log(run_id, sa.literal(one.stream), one.name, self._is_ours) for one in revisions
         ]
@@ -271,6 +281,8 @@ class Script:
 
         The user's version was read before the mutex was held, so it is checked again.
         """
+        if self._streams.is_attached:
+            return self._lock_and_check()
         own = version.c.version_num
         swap = sa.update(version).values(version_num=self.stop.own)
         swap = swap.where(own == self._start.own, _has_rows(version, 1))
@@ -284,26 +296,51 @@ class Script:
         checks = [self._statement(at, guard=SchemaMoved), *self._log_checks]
         return [self._statement(swap, guard=guard), *checks]
 
+    def _lock_and_check(self) -> list[Statement]:
+        """Return the lock on the user's version table, which is the mutex of an attached database.
+
+        It is followed by a check of the version, which was read before the lock was held. SQLite
+        has locked the file with BEGIN.
+        """
+        if not self._postgres:
+            return [self._statement(self._is_at_start(sa.true()), guard=SchemaMoved)]
+        table = self.dialect.identifier_preparer.format_table(self._user)
+        alone = sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK)
+        return [
+            Statement(f"SET LOCAL {_MARK} = 'yes'"),
+            Statement(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"),
+            self._statement(self._is_at_start(alone), guard=SchemaMoved),
+            *self._log_checks,
+        ]
+
     def _creation(self) -> list[Statement]:
         """Return the creation of the user's version table, as Alembic does it.
 
         It precedes the first revision, which can change the current schema. An existing table can
-        be in a later schema of the search path, where IF NOT EXISTS would not find it.
+        be in a later schema of the search path, where IF NOT EXISTS would not find it. In an
+        attached database, the log is created, too.
         """
-        if self._start.user != BASE or self.stop.user == BASE:
-            return []
-        create = render(self.dialect, sa.schema.CreateTable(self._user, if_not_exists=True))
+        tables = [self._user] if self._start.user == BASE and self.stop.user != BASE else []
+        if self._streams.is_attached and self._streams.has_log:
+            tables.append(log)
+        return [self._create(one) for one in tables]
+
+    def _create(self, table: sa.Table) -> Statement:
+        create = render(self.dialect, sa.schema.CreateTable(table, if_not_exists=True))
         if not self._postgres:
-            return [Statement(create)]
-        table = render(self.dialect, self._user_class)
-        return [
-            Statement(
-                f"DO $tenantry$ BEGIN IF {table} IS NULL THEN {create}; END IF; END $tenantry$"
-            )
-        ]
+            return Statement(create)
+        is_missing = f"{render(self.dialect, class_of(table.name))} IS NULL"
+        if self._streams.is_attached:  # no mutex is held yet
+            lock = f"PERFORM pg_advisory_xact_lock({BOOTSTRAP_LOCK})"
+            create = f"{lock}; IF {is_missing} THEN {create}; END IF"
+        return Statement(
+            f"DO $tenantry$ BEGIN IF {is_missing} THEN {create}; END IF; END $tenantry$"
+        )
 
     def _check_versions(self) -> Statement:
         """Return a check of both versions."""
+        if self._streams.is_attached:
+            return self._statement(self._is_at_start(sa.true()), guard=SchemaMoved)
         own = sa.exists().where(version.c.version_num == self._start.own).select_from(version)
         return self._statement(self._is_at_start(own), guard=SchemaMoved)
 
@@ -324,7 +361,7 @@ class Script:
     @property
     def _user_class(self) -> sa.ColumnElement[Any]:
         """The OID of the user's version table, or NULL."""
-        return sa.func.to_regclass(sa.func.quote_ident(self._streams.user_table))
+        return class_of(self._streams.user_table)
 
     @property
     def _postgres(self) -> bool:
@@ -333,7 +370,8 @@ class Script:
     @property
     def _is_ours(self) -> sa.ColumnElement[bool]:
         """The condition that the transaction is the one of this script."""
-        return _OURS if self._postgres else sa.true()
+        ours = _MARKED if self._streams.is_attached else _OURS
+        return ours if self._postgres else sa.true()
 
     def _statement(
         self,
@@ -345,56 +383,6 @@ class Script:
         return Statement(render(self.dialect, clause), guard, revision)
 
 
-def bootstrap(dialect: sa.Dialect) -> list[Step]:
-    """Return the steps that prepare an empty database for scripts: its version row and its log.
-
-    They are idempotent.
-    """
-    tables = [sa.schema.CreateTable(table, if_not_exists=True) for table in metadata.sorted_tables]
-    base = sa.select(sa.literal(BASE)).where(~sa.exists().select_from(version))
-    row = sa.insert(version).from_select(["version_num"], base)
-    created: list[Step] = [Statement(render(dialect, one)) for one in (*tables, row)]
-    if dialect.name != "postgresql":
-        return created
-    return [
-        *_settings(dialect, BOOTSTRAP_WAIT_MS),
-        # "If not exists" does not wait for another session that is creating the table.
-        Statement(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})"),
-        *created,
-        # The table has no primary key, and a move follows the changes of every table.
-        Statement(f"ALTER TABLE {version.name} REPLICA IDENTITY FULL"),
-    ]
-
-
-def write_stamp(dialect: sa.Dialect, table_name: str, revision: str, run_id: UUID) -> list[Step]:
-    """Return the steps that write *revision* into a version table: an empty or a new one.
-
-    They run in the transaction of the adoption, after Tenantry's tables were created. If the
-    table contains another revision by then, they raise `SchemaMoved`.
-    """
-    table = user_version_table(table_name)
-    kind: sa.ColumnElement[str] = sa.literal(STAMPED_ROW)
-    if dialect.name == "postgresql":  # on SQLite, the copy is deleted as a whole
-        exists = sa.func.to_regclass(sa.func.quote_ident(table_name)).is_not(None)
-        kind = sa.case((exists, STAMPED_ROW), else_=STAMPED_TABLE)
-    row = sa.select(sa.literal(revision)).where(~sa.exists().select_from(table))
-    move = sa.insert(table).from_select(["version_num"], row)
-    return [
-        Statement(render(dialect, insert_log(run_id, kind, table_name))),
-        Statement(render(dialect, sa.schema.CreateTable(table, if_not_exists=True))),
-        Statement(render(dialect, move), guard=SchemaMoved),
-    ]
-
-
 def _has_rows(table: sa.Table, count: int) -> sa.ColumnElement[bool]:
     """Return the condition that a version table has exactly *count* rows."""
     return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == count
-
-
-def _settings(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:
-    """Return the settings of a transaction on PostgreSQL. On SQLite, the connection has them."""
-    if dialect.name != "postgresql":
-        return []
-    names = _TIMEOUTS_17 if (dialect.server_version_info or ()) >= (17,) else _TIMEOUTS
-    values = {"lock_timeout": wait_ms, **dict.fromkeys(names, 0)}
-    return [Statement(f"SET LOCAL {name} = {value}") for name, value in values.items()]

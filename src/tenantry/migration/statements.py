@@ -77,11 +77,16 @@ class LiveRevision:
 
 @dataclass(frozen=True, slots=True)
 class AutocommitRevision(LiveRevision):
-    """A revision that commits the transaction that it begins in, and leaves another one open."""
+    """A revision that commits the transaction that it begins in, and leaves another one open.
+
+    Attributes:
+        own_table: The version table that its script writes first.
+    """
 
     run_id: UUID
     timeouts: LockTimeouts
     user_table: str
+    own_table: str
 
 
 @dataclass(frozen=True, slots=True)

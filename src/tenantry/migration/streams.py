@@ -226,6 +226,16 @@ class Stream:
         return self._known.setdefault(revision.id, revision)
 
 
+def _no_stream() -> Stream:
+    stream = Stream("tenantry", Path())
+    vars(stream).update(revisions=(), head=BASE)
+    return stream
+
+
+NO_STREAM = _no_stream()
+"""In place of Tenantry's own stream: attached databases have no revision of it."""
+
+
 @dataclass(frozen=True)
 class Streams:
     """The history of one kind of database: Tenantry's own stream, and perhaps the user's.
@@ -234,11 +244,18 @@ class Streams:
         own: Tenantry's own stream.
         user: The stream of the user's Alembic directory.
         user_table: The version table of the user's stream.
+        has_log: Whether what is applied is logged in the database; always, unless it is attached.
     """
 
     own: Stream
     user: Stream | None = None
     user_table: str = alembic_modules.VERSION_TABLE
+    has_log: bool = True
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether these are the streams of attached databases: without Tenantry's own."""
+        return self.own is NO_STREAM
 
     @property
     def _all(self) -> Sequence[Stream]:
@@ -287,8 +304,9 @@ class Streams:
 
     def have(self, revision: str) -> bool:
         """Return whether these streams contain *revision*, a `SchemaRevision` as text."""
-        own, _, user = revision.partition("/")
-        return self.own.has(own) and (user == BASE or bool(self.user and self.user.has(user)))
+        of = SchemaRevision.parse(revision, is_attached=self.is_attached)
+        user = of.user or BASE
+        return self.own.has(of.own) and (user == BASE or bool(self.user and self.user.has(user)))
 
     def display(self, applied: Applied) -> str:
         """Return the name of a revision, with its stream if both streams have that name."""

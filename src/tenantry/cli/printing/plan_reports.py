@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenantry.catalog.stored_plans import PlanCause, PlanTenant, SlowTenant, StoredPlan
+from tenantry.cli import session
 from tenantry.cli.printing import output
 from tenantry.cli.printing.reports import show_failures, show_long_table, tenants_text
 from tenantry.fleet.pending_revisions import PendingRevision, planned_revisions
@@ -50,8 +51,8 @@ def show_preview(preview: "Preview", *, rehearsed: bool) -> None:
         output.note("No plan was stored: the files of the revisions cannot be read, or changed.")
         return
     output.show_line(f"Plan: {preview.plan.id}")
-    command = f"undo {undoes}" if undoes else "all"
-    output.note(f"Run exactly this: `tenantry migrate {command} --plan {preview.plan.id}`.")
+    words = ["undo", undoes] if undoes else ["all"]
+    output.note(f"Run exactly this: {session.command(*words, '--plan', preview.plan.id)}.")
     if rehearsed and preview.failed and passed:
         verb = "undo" if undoes else "migrate"
         output.note(f"Add --passed-only to {verb} the {passed:,} that passed.")

@@ -1,0 +1,194 @@
+"""``tenantry fleet``: migrate databases that are not Tenantry's.
+
+The commands are those of ``tenantry migrate``, on a fleet that options name.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tenantry.catalog.attached import BadList
+from tenantry.cli import migrations, options, run_options, run_reading
+from tenantry.cli.commands import new_group
+from tenantry.cli.fleet_place import STATE_DEFAULT, FleetPlace
+
+group = new_group("Migrate databases that you already have, with your Alembic project.")
+
+STATE = {
+    "state": (
+        Annotated[
+            str,
+            typer.Option(
+                metavar="FILE|URL", help="Where runs are recorded: a SQLite file, or PostgreSQL."
+            ),
+        ],
+        STATE_DEFAULT,
+    ),
+    "migrations_folder": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--migrations", help="The Alembic directory. Default: that of alembic.ini here."
+            ),
+        ],
+        None,
+    ),
+}
+LIST = {
+    "urls": (
+        Annotated[
+            str | None,
+            typer.Option(metavar="FILE", help="A file with a URL in each line; `-`: from stdin."),
+        ],
+        None,
+    ),
+    "pattern": (
+        Annotated[
+            str | None,
+            typer.Option("--glob", metavar="PATTERN", help="SQLite files, such as `data/*.db`."),
+        ],
+        None,
+    ),
+    "source": (
+        Annotated[
+            str | None,
+            typer.Option("--from", metavar="URL", help="The database to ask with --query."),
+        ],
+        None,
+    ),
+    "query": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="SQL", help="Returns `url`, and perhaps `name`; other columns are labels."
+            ),
+        ],
+        None,
+    ),
+    "no_log": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--no-log",
+                help="Create no table in the databases. After a kill, what was applied is unknown "
+                "but for the revision; there is no undo, and no autocommit_block.",
+            ),
+        ],
+        False,
+    ),
+}
+LIST_MISSING = "Name the databases: --urls FILE, --glob PATTERN, or --from URL --query SQL."
+SERVICE_ONLY = ("by", "hold_check", "max_error_rate")
+"""Options that need an admin, requests, or a serving process."""
+
+
+def _on_fleet(function: Callable[..., Any], place: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a command of `tenantry migrate` with the options of a fleet, which it works on."""
+    own = inspect.signature(function).parameters.values()
+    kept = [one for one in own if one.name not in SERVICE_ONLY]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+        for name, (kind, default) in place.items()
+    ]
+
+    @wraps(function)
+    def run(*args: Any, **given: Any) -> Any:
+        named = {name: given.pop(name) for name in place}
+        if place is not STATE and not any(named[one] for one in ("urls", "pattern", "source")):
+            raise BadList(LIST_MISSING)
+        # Typer has no public function for this.
+        typer.main.get_current_context().obj = _place(**named)  # type: ignore[attr-defined]
+        return function(*args, **given)
+
+    run.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (*kept, *added)}
+    return run
+
+
+def _place(
+    *,
+    state: str,
+    migrations_folder: Path | None,
+    urls: str | None = None,
+    pattern: str | None = None,
+    source: str | None = None,
+    query: str | None = None,
+    no_log: bool = False,
+) -> FleetPlace:
+    if (source is None) != (query is None):
+        raise BadList("Use --from and --query together.")
+    if sum(one is not None for one in (urls, pattern, source)) > 1:
+        raise BadList("Use one of --urls, --glob, and --from with --query.")
+    return FleetPlace(
+        state=state,
+        migrations=migrations_folder,
+        urls=urls,
+        pattern=pattern,
+        source=None if source is None or query is None else (source, query),
+        has_log=not no_log,
+    )
+
+
+def _retry(
+    run: Annotated[str, typer.Argument(help="The id of the run.")],
+    *,
+    max_failures: run_options.MaxFailures = None,
+    label: run_options.Label = None,
+    as_json: options.Json = False,
+) -> None:
+    migrations.migrate_fleet(retry=run, max_failures=max_failures, label=label, as_json=as_json)
+
+
+def _add(name: str, function: Callable[..., Any], text: str, *, has_list: bool = True) -> None:
+    group.command(name, help=text)(_on_fleet(function, STATE | LIST if has_list else STATE))
+
+
+_add(
+    "migrate",
+    migrations.migrate_fleet,
+    "Migrate every database of the list to the newest revision.\n\n"
+    "The exit status is 1 if a database has failed, and 4 if the run holds after a wave.",
+)
+_add(
+    "plan",
+    migrations.plan,
+    "Inspect every database, print what a run would do, and store it as a plan.\n\n"
+    "No database is changed. The exit status is 1 if one has failed.",
+)
+_add("retry", _retry, "Migrate the databases that failed in a run, and were not migrated since.")
+_add(
+    "undo",
+    migrations.undo,
+    "Undo a run: run the downgrade() of what it has applied to each database.\n\n"
+    "Databases that were migrated since are left as they are. The undo is a run of its own.",
+)
+_add(
+    "continue",
+    migrations.continue_run,
+    "Start the next wave of a run that holds, and work on it like `migrate`.",
+)
+_add(
+    "cancel",
+    migrations.cancel,
+    "Cancel a run: databases in work finish, others are not started.",
+    has_list=False,
+)
+_add("status", run_reading.status, "Show the number of databases at each revision.", has_list=False)
+_add("history", run_reading.history, "List the runs, the newest first.", has_list=False)
+_add(
+    "show",
+    run_reading.show,
+    "Show one run, and the result of each database.\n\n"
+    "The exit status is 1 if a database has failed, with and without --watch.",
+    has_list=False,
+)
+_add(
+    "plans",
+    run_reading.plans,
+    "List the stored plans, the newest first, or show one with the result of each database.",
+    has_list=False,
+)

@@ -1,0 +1,188 @@
+"""The fleet that the commands of ``tenantry fleet`` work on: its state, its revisions, its list."""
+
+import asyncio
+import secrets
+import shlex
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenantry.catalog.attached import BadList, Listed
+from tenantry.catalog.opening import is_at_head
+from tenantry.cli import session
+from tenantry.cli.printing import output
+from tenantry.cli.prompts import interruptible
+from tenantry.cli.session import Reading
+from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
+from tenantry.fleet import database_list
+from tenantry.fleet.approval import Rules
+from tenantry.fleet.attached import AttachedFleet, FleetOptions, open_fleet, open_state
+from tenantry.kit import log
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.text import shown
+from tenantry.migration import environment, project
+from tenantry.migration.migrator import time_limits_of
+from tenantry.settings import Settings, read_settings
+from tenantry.tenant.databases import TenantDatabases
+
+STATE_DEFAULT = "tenantry-fleet.db"
+STDIN = "-"
+# A million lines of a hundred bytes each, and more.
+LIST_BYTES_MAX = 256_000_000
+NAMES_SHOWN_MAX = 5
+
+
+class StateMissing(Unavailable):
+    """There is no state of a fleet here yet: run `tenantry fleet migrate`, or set --state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetPlace:
+    """A fleet, as the options of a command name it.
+
+    Attributes:
+        state: The path of a SQLite file, or a URL.
+        migrations: The Alembic directory; None for that of the project in the working directory.
+        urls: A file with the list of databases, or ``-`` for standard input.
+        pattern: A pattern of the paths of SQLite files.
+        source: The URL of a database with the list, and the query for it.
+        has_log: Whether the databases get a log.
+    """
+
+    state: str
+    migrations: Path | None = None
+    urls: str | None = None
+    pattern: str | None = None
+    source: tuple[str, str] | None = None
+    has_log: bool = True
+
+    def configure(self, *, log_level: str) -> Settings:
+        """Return the settings for this fleet, and set up the logs of this process.
+
+        Raises:
+            BadSettings: A setting is invalid or unknown.
+            BadProject, BadEnvironment: There is no Alembic project, or it cannot be read.
+        """
+        folder = self.migrations or project.find_folder(Path())
+        settings = read_settings(
+            has_file=False,  # that in the working directory is of another program
+            catalog_url=self._state_url,
+            tenant_migrations=folder,
+            secret_key=secrets.token_urlsafe(32),  # nothing is encrypted
+        )
+        given = settings.model_fields_set
+        if "tenant_version_table" not in given:
+            table = environment.find_version_table(folder)
+            settings = settings.model_copy(update={"tenant_version_table": table} if table else {})
+        level = settings.log_level if "log_level" in given else log_level
+        log.configure(log_format=settings.log_format, level=level)
+        return settings
+
+    def command(self, name: str) -> str:
+        """Return a command on this fleet, without a URL that can have a password."""
+        words = ["tenantry fleet", "migrate" if name == "all" else name]
+        options: dict[str, object] = {"--state": self.state if self.state != STATE_DEFAULT else None}
+        options |= {"--migrations": self.migrations, "--urls": self.urls, "--glob": self.pattern}
+        for option, value in options.items():
+            if value is not None:
+                is_url = option == "--state" and sqlite_path(self._state_url) is None
+                words += [option, "URL" if is_url else shlex.quote(str(value))]
+        if self.source is not None:
+            words += ["--from URL --query", shlex.quote(self.source[1])]
+        return " ".join(words if self.has_log else [*words, "--no-log"])
+
+    @asynccontextmanager
+    async def working(self, *, works: bool) -> AsyncIterator[AttachedFleet]:
+        """Open this fleet, after its list was read.
+
+        Raises:
+            BadList: The list cannot be read; nothing was opened.
+            Exception: As for `configure` and `open_fleet`.
+        """
+        options = self._options(self.configure(log_level="error" if works else "warning"))
+        listed = await self._read()
+        async with open_fleet(options, session.context(), listed, works=works) as opened:
+            self._note_changes(opened)
+            yield opened
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Reading]:
+        """Open the state of this fleet.
+
+        Raises:
+            StateMissing: There is none.
+            Exception: As for `configure` and `open_fleet`.
+        """
+        settings = self.configure(log_level="warning")
+        options = self._options(settings)
+        path = sqlite_path(options.state)
+        if path is not None and not path.exists():
+            raise StateMissing
+        catalog = open_state(options)
+        try:
+            if not await is_at_head(catalog):
+                async with open_fleet(options, session.context(), [], works=False):
+                    pass
+            databases = TenantDatabases({})
+            yield Reading(
+                settings=settings, catalog=catalog, databases=databases, streams=options.streams
+            )
+        finally:
+            await catalog.close()
+
+    @property
+    def _state_url(self) -> str:
+        return self.state if "://" in self.state else f"{SQLITE_PREFIX}{self.state}"
+
+    def _options(self, settings: Settings) -> FleetOptions:
+        folder = settings.tenant_migrations
+        assert folder is not None
+        return FleetOptions(
+            state=settings.catalog,
+            migrations=folder,
+            version_table=settings.tenant_version_table,
+            naming_convention=settings.tenant_naming_convention,
+            has_log=self.has_log,
+            concurrency=settings.migrate_concurrency,
+            limits=time_limits_of(settings),
+            patience_seconds=settings.server_patience_s,
+            driver=settings.migration_driver,
+            synchronous=settings.sqlite_synchronous,
+            rules=Rules.of(settings),
+        )
+
+    async def _read(self) -> list[Listed]:
+        if self.source is not None:
+            return await database_list.of_query(*self.source)
+        if self.pattern is not None:
+            return await asyncio.to_thread(database_list.of_pattern, self.pattern)
+        if self.urls is None:
+            return []
+        if self.urls == STDIN:
+            with interruptible():
+                return database_list.of_text(sys.stdin.read(LIST_BYTES_MAX))
+        return await asyncio.to_thread(database_list.of_text, _read_text(Path(self.urls)))
+
+    def _note_changes(self, opened: AttachedFleet) -> None:
+        added, missing = opened.changes.added, opened.changes.missing
+        if added:
+            output.note(f"{len(added):,} new in the list: {_named(added)}.")
+        if missing:
+            output.note(
+                f"{len(missing):,} known and not in the list, so not migrated: {_named(missing)}."
+            )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(LIST_BYTES_MAX)
+    except UnicodeDecodeError as error:
+        raise BadList(f"{path} must be UTF-8 text.") from error
+
+
+def _named(names: Sequence[str]) -> str:
+    more = [f"and {len(names) - NAMES_SHOWN_MAX:,} more"] if len(names) > NAMES_SHOWN_MAX else []
+    return ", ".join([*map(shown, names[:NAMES_SHOWN_MAX]), *more])

@@ -1,0 +1,79 @@
+"""The first steps in a database: its version row and its log, and the stamp of an adopted one."""
+
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tenantry.migration.schema_state import (
+    BASE,
+    STAMPED_ROW,
+    STAMPED_TABLE,
+    insert_log,
+    metadata,
+    render,
+    user_version_table,
+    version,
+)
+from tenantry.migration.statements import SchemaMoved, Statement, Step
+
+BOOTSTRAP_WAIT_MS = 30_000
+BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
+# A role's or a database's own timeouts are for requests, not for migrations.
+_TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
+_TIMEOUTS_17 = (*_TIMEOUTS, "transaction_timeout")
+
+
+def bootstrap(dialect: sa.Dialect) -> list[Step]:
+    """Return the steps that prepare an empty database for scripts: its version row and its log.
+
+    They are idempotent.
+    """
+    tables = [sa.schema.CreateTable(table, if_not_exists=True) for table in metadata.sorted_tables]
+    base = sa.select(sa.literal(BASE)).where(~sa.exists().select_from(version))
+    row = sa.insert(version).from_select(["version_num"], base)
+    created: list[Step] = [Statement(render(dialect, one)) for one in (*tables, row)]
+    if dialect.name != "postgresql":
+        return created
+    return [
+        *settings_of(dialect, BOOTSTRAP_WAIT_MS),
+        # "If not exists" does not wait for another session that is creating the table.
+        Statement(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})"),
+        *created,
+        # The table has no primary key, and a move follows the changes of every table.
+        Statement(f"ALTER TABLE {version.name} REPLICA IDENTITY FULL"),
+    ]
+
+
+def write_stamp(dialect: sa.Dialect, table_name: str, revision: str, run_id: UUID) -> list[Step]:
+    """Return the steps that write *revision* into a version table: an empty or a new one.
+
+    They run in the transaction of the adoption, after Tenantry's tables were created. If the
+    table contains another revision by then, they raise `SchemaMoved`.
+    """
+    table = user_version_table(table_name)
+    kind: sa.ColumnElement[str] = sa.literal(STAMPED_ROW)
+    if dialect.name == "postgresql":  # on SQLite, the copy is deleted as a whole
+        exists = class_of(table_name).is_not(None)
+        kind = sa.case((exists, STAMPED_ROW), else_=STAMPED_TABLE)
+    row = sa.select(sa.literal(revision)).where(~sa.exists().select_from(table))
+    move = sa.insert(table).from_select(["version_num"], row)
+    return [
+        Statement(render(dialect, insert_log(run_id, kind, table_name))),
+        Statement(render(dialect, sa.schema.CreateTable(table, if_not_exists=True))),
+        Statement(render(dialect, move), guard=SchemaMoved),
+    ]
+
+
+def class_of(name: str) -> sa.ColumnElement[Any]:
+    """Return the OID of the table *name* in the search path, or NULL."""
+    return sa.func.to_regclass(sa.func.quote_ident(name))
+
+
+def settings_of(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:
+    """Return the settings of a transaction on PostgreSQL. On SQLite, the connection has them."""
+    if dialect.name != "postgresql":
+        return []
+    names = _TIMEOUTS_17 if (dialect.server_version_info or ()) >= (17,) else _TIMEOUTS
+    values = {"lock_timeout": wait_ms, **dict.fromkeys(names, 0)}
+    return [Statement(f"SET LOCAL {name} = {value}") for name, value in values.items()]
