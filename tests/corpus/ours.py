@@ -22,9 +22,14 @@ async def make_tenant(url: str, threads: Executor) -> None:
     await migrator.initialise(url, RunScripts(Streams(STREAM)), run_id=new_id())
 
 
-async def upgrade(ini: Path, url: str, threads: Executor, driver: str) -> str | None:
-    """Bring the tenant to the head of the project; return why it failed, as in the history."""
-    streams = Streams(STREAM, Stream("user", ini.parent / "migrations"), "alembic_version")
+async def upgrade(
+    ini: Path, url: str, threads: Executor, driver: str, own: Stream = STREAM
+) -> str | None:
+    """Bring the database to the head of the project; return why it failed, as in the history.
+
+    It is a tenant's, unless *own* is `NO_STREAM`: then it is an attached one.
+    """
+    streams = Streams(own, Stream("user", ini.parent / "migrations"), "alembic_version")
     try:
         migrator = Migrator(threads, LIMITS, driver=driver)
         done = await migrator.migrate(url, RunScripts(streams), run_id=new_id())

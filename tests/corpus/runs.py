@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from tenantry.migration.streams import Stream
+from tenantry.tenant.stream import STREAM
 from tests.corpus import ours, plain, project
 from tests.corpus.dumps import dump
 from tests.corpus.lab import Lab
@@ -47,16 +49,22 @@ class Comparison:
         return Verdict.SAME if self.reason is None else Verdict.REFUSED
 
 
-def compare(shape: Shape, lab: Lab, threads: Executor, folder: Path) -> Comparison:
-    """Run *shape* by plain Alembic, and then by Tenantry, each in a database of its own."""
+def compare(
+    shape: Shape, lab: Lab, threads: Executor, folder: Path, own: Stream = STREAM
+) -> Comparison:
+    """Run *shape* by plain Alembic, and then by Tenantry, each in a database of its own.
+
+    Tenantry runs it in a tenant's, unless *own* is `NO_STREAM`: then in an attached one.
+    """
+    copied = lab.tenant if own is STREAM else lab.plain
     ini = project.write(shape, folder)
     with lab.plain(shape.setup) as url:
         raised = plain.upgrade(ini, url, shape.driver)
         theirs = [] if raised else dump(url, shape.varies)
-    with lab.tenant(shape.setup) as url:
+    with copied(shape.setup) as url:
         before = dump(url, shape.varies)
         with plain.imports_forgotten(ini.parent):
-            reason = asyncio.run(ours.upgrade(ini, url, threads, shape.driver))
+            reason = asyncio.run(ours.upgrade(ini, url, threads, shape.driver, own))
         after = dump(url, shape.varies)
     if raised is None and reason is None:
         changed = difference(theirs, after)

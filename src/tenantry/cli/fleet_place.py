@@ -83,7 +83,9 @@ class FleetPlace:
     def command(self, name: str) -> str:
         """Return a command on this fleet, without a URL that can have a password."""
         words = ["tenantry fleet", "migrate" if name == "all" else name]
-        options: dict[str, object] = {"--state": self.state if self.state != STATE_DEFAULT else None}
+        options: dict[str, object] = {
+            "--state": self.state if self.state != STATE_DEFAULT else None
+        }
         options |= {"--migrations": self.migrations, "--urls": self.urls, "--glob": self.pattern}
         for option, value in options.items():
             if value is not None:

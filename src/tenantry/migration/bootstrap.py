@@ -67,7 +67,7 @@ def write_stamp(dialect: sa.Dialect, table_name: str, revision: str, run_id: UUI
 
 def class_of(name: str) -> sa.ColumnElement[Any]:
     """Return the OID of the table *name* in the search path, or NULL."""
-    return sa.func.to_regclass(sa.func.quote_ident(name))
+    return sa.func.to_regclass(sa.func.quote_ident(sa.literal(name, sa.String)))
 
 
 def settings_of(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:

@@ -1,0 +1,321 @@
+"""``tenantry fleet``: databases that are not Tenantry's, migrated with a team's own project."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit import raw_sql
+from testkit.postgres import create_database
+from tests.acceptance.commands import Commands, Ended
+from tests.integration.projects import HEAD, Project, make_project
+
+LOG = "tenantry_migration_log"
+NAMES = ("a1_create_customers", "a2_create_orders", "a3_add_email", "a4_fill_email")
+PASSWORD = "hunter2-of-the-fleet"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A project, and databases of its team, listed in a file."""
+
+    project: Project
+    tenantry: Commands
+    make_url: Callable[[str], str]
+
+    def add(self, *names: str) -> dict[str, str]:
+        """Make empty databases, and list them; return their URLs by name."""
+        urls = {name: self.make_url(name) for name in names}
+        with (self.project.folder / "databases.txt").open("a") as file:
+            file.writelines(f"{name} {url}\n" for name, url in urls.items())
+        return urls
+
+    def __call__(self, command: str, *arguments: str, has_list: bool = True) -> Ended:
+        listed = ("--urls", "databases.txt") if has_list else ()
+        return self.tenantry("fleet", command, *listed, *arguments)
+
+    def migrate(self, *arguments: str) -> Any:
+        return self("migrate", "--json", *arguments).data
+
+    def applied(self) -> set[str]:
+        """Return what the newest run has applied to a database."""
+        shown = self("show", "--json", has_list=False).data
+        return {one["appliedMigrations"] for one in shown["details"]}
+
+
+@pytest.fixture(name="fleet")
+def _fleet(
+    engine: str,
+    elsewhere: Path,
+    tenantry: Commands,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Fleet:
+    project = make_project(elsewhere / "project")
+    monkeypatch.chdir(project.folder)
+    server = None if engine == "sqlite" else request.getfixturevalue("postgres_url")
+
+    def make_url(name: str) -> str:
+        if server is not None:
+            return create_database(server, f"test_{secrets.token_hex(4)}_{name}")
+        (project.folder / f"{name}.db").touch()
+        return f"sqlite:///{name}.db"
+
+    return Fleet(project, Commands(tenantry.settings, elsewhere, {}), make_url)
+
+
+def statuses(run: Any) -> dict[str, str]:
+    return {one["customerName"]: one["status"].lower() for one in run["details"]}
+
+
+def version(url: str) -> list[tuple[Any, ...]]:
+    return raw_sql.rows(url, "SELECT version_num FROM alembic_version")
+
+
+class TestMigrate:
+    def test_leaves_what_alembic_leaves_and_one_table(self, fleet: Fleet):
+        urls = fleet.add("acme", "globex")
+        plain = fleet.make_url("plain")
+        fleet.project.alembic("upgrade", "head", url=plain)
+
+        run = fleet.migrate()
+
+        assert statuses(run) == {"acme": "success", "globex": "success"}
+        assert fleet.applied() == {",".join(NAMES)}
+        for url in urls.values():
+            assert set(raw_sql.tables(url)) == {*raw_sql.tables(plain), LOG}
+            assert raw_sql.rows(url, "SELECT * FROM customer") == raw_sql.rows(
+                plain, "SELECT * FROM customer"
+            )
+            assert version(url) == version(plain) == [(HEAD,)]
+
+    def test_without_a_log_leaves_no_table(self, fleet: Fleet):
+        url = fleet.add("acme")["acme"]
+
+        run = fleet.migrate("--no-log")
+
+        assert statuses(run) == {"acme": "success"}
+        assert LOG not in raw_sql.tables(url)
+
+    def test_goes_on_where_alembic_has_stopped_and_alembic_goes_on_after_it(self, fleet: Fleet):
+        url = fleet.add("acme")["acme"]
+        fleet.project.alembic("upgrade", "a2", url=_absolute(fleet, url))
+
+        fleet.migrate()
+        first = fleet.applied()
+        fleet.project.alembic("stamp", "a3", url=_absolute(fleet, url))
+        fleet.migrate()
+        second = fleet.applied()
+        fleet.project.alembic("upgrade", "head", url=_absolute(fleet, url))
+
+        assert first == {"a3_add_email,a4_fill_email"}
+        assert second == {"a4_fill_email"}
+        assert version(url) == [(HEAD,)]
+
+    def test_names_the_cause_of_a_failure_and_retries_it(self, fleet: Fleet):
+        urls = fleet.add("acme", "globex")
+        with raw_sql.connected(urls["globex"]) as query:
+            query("CREATE TABLE customer (id INTEGER)")
+
+        first = fleet("migrate")
+        shown = fleet("show", "--json", has_list=False)
+        with raw_sql.connected(urls["globex"]) as query:
+            query("DROP TABLE customer")
+        retried = fleet("retry", shown.data["id"], "--json")
+
+        assert first.status == 1
+        assert "customer" in first.stdout
+        assert f"tenantry fleet migrate --urls databases.txt --retry {shown.data['id']}" in (
+            first.stderr
+        )
+        assert statuses(shown.data) == {"acme": "success", "globex": "failed"}
+        assert statuses(retried.data) == {"globex": "success"}
+
+    def test_is_shown_by_status_and_history(self, fleet: Fleet):
+        fleet.add("acme", "globex")
+        run = fleet.migrate()
+
+        status = fleet("status", "--json", has_list=False).data
+        history = fleet("history", "--json", has_list=False).data
+
+        assert (status["head"], status["total"], status["upToDate"]) == (HEAD, 2, 2)
+        assert [one["id"] for one in history["items"]] == [run["runId"]]
+
+
+class TestList:
+    def test_of_files_is_a_pattern(self, fleet: Fleet, engine: str):
+        if engine == "sqlite":
+            fleet.add("b", "a")
+            ended = fleet("migrate", "--glob", "*.db", "--json", has_list=False)
+            assert sorted(statuses(ended.data)) == ["a", "b"]
+
+    def test_is_read_from_standard_input_with_labels(self, fleet: Fleet):
+        urls = fleet.add("a", "b")
+        lines = f"# ours\na {urls['a']} plan=free\n\nb {urls['b']} plan=pro\n"
+
+        ended = fleet.tenantry(
+            "fleet", "migrate", "--urls", "-", "--where", "plan=pro", "--json", stdin=lines
+        )
+
+        assert statuses(ended.data) == {"b": "success"}
+
+    def test_is_a_query_with_labels(self, fleet: Fleet):
+        urls = fleet.add("a", "b")
+        control = fleet.make_url("control")
+        with raw_sql.connected(control) as query:
+            query("CREATE TABLE customers (name TEXT, url TEXT, plan TEXT)")
+            for name, url in urls.items():
+                query(f"INSERT INTO customers VALUES ('{name}', '{url}', '{name}1')")
+        asked = ("--from", control, "--query", "SELECT name, url, plan FROM customers")
+
+        ended = fleet("migrate", *asked, "--where", "plan=b1", "--json", has_list=False)
+
+        assert statuses(ended.data) == {"b": "success"}
+
+    def test_of_a_query_that_fails_in_the_middle_starts_nothing(self, fleet: Fleet):
+        urls = fleet.add("a")
+        control = fleet.make_url("control")
+        with raw_sql.connected(control) as query:
+            query("CREATE TABLE customers (url TEXT, n INTEGER)")
+            query(f"INSERT INTO customers VALUES ('{urls['a']}', 1), ('oops', 0)")
+        asked = ("--from", control, "--query", "SELECT url FROM customers ORDER BY n DESC")
+
+        ended = fleet("migrate", *asked, has_list=False)
+
+        assert ended.status == 2
+        assert "Row 2 of the list" in ended.stderr
+        assert not (fleet.project.folder / "tenantry-fleet.db").exists()
+        assert not raw_sql.tables(urls["a"])
+
+    def test_adds_what_is_new_and_names_what_has_left(self, fleet: Fleet):
+        fleet.add("a", "b")
+        fleet.migrate()
+        (fleet.project.folder / "databases.txt").write_text("")
+        fleet.add("c")
+
+        ended = fleet("migrate", "--json")
+        status = fleet("status", "--json", has_list=False).data
+
+        assert statuses(ended.data) == {"c": "success"}
+        assert "1 new in the list: c." in ended.stderr
+        assert "2 known and not in the list, so not migrated: a, b." in ended.stderr
+        assert (status["total"], status["suspended"]) == (1, 2)
+
+    def test_keeps_a_database_whose_name_stays_and_whose_url_changes(self, fleet: Fleet):
+        fleet.add("a")
+        first = fleet.migrate()
+        (fleet.project.folder / "databases.txt").write_text("")
+        fleet.add("a")
+
+        second = fleet("migrate", "--json")
+
+        assert "new in the list" not in second.stderr
+        ids = {one["customerId"] for run in (first, second.data) for one in run["details"]}
+        assert len(ids) == 1
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            ("mysql://a/b", "must begin with sqlite:/// or postgresql://"),
+            ("postgresql://h", "must name a database"),
+            ("a b sqlite:///x.db", "must be `[NAME] URL"),
+            ("sqlite:///x.db Plan=1", "cannot be the key of a label"),
+            ("sqlite:///x.db\nsqlite:///x.db", "twice"),
+            ("", "contains no database"),
+        ],
+    )
+    def test_with_a_mistake_starts_nothing(self, fleet: Fleet, line: str, said: str):
+        (fleet.project.folder / "databases.txt").write_text(f"{line}\n")
+
+        ended = fleet("migrate")
+
+        assert ended.status == 2
+        assert said in ended.stderr
+
+    def test_is_needed(self, fleet: Fleet):
+        assert "Name the databases" in fleet("migrate", has_list=False).stderr
+
+    def test_leaves_no_password_anywhere(self, fleet: Fleet, engine: str):
+        if engine == "sqlite":
+            return
+        url = fleet.add("a")["a"]
+        role = f"test_{secrets.token_hex(4)}"
+        name = url.rpartition("/")[2]
+        raw_sql.run(url, f"CREATE ROLE {role} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+        secret = url.replace("//postgres@", f"//{role}:{PASSWORD}@")
+        assert secret != url
+        other = secret.replace(name, "nowhere")
+        text = f"a {secret}\nb {other}?sslpassword={PASSWORD}\n"
+        (fleet.project.folder / "databases.txt").write_text(text)
+
+        ended = fleet("migrate")
+        shown = fleet("show", "--json", has_list=False)
+        raw_sql.run(url, f"ALTER ROLE {role} NOLOGIN NOSUPERUSER")
+
+        assert statuses(shown.data) == {"a": "success", "b": "failed"}
+        said = ended.stdout + ended.stderr + shown.stdout
+        assert PASSWORD not in said
+        assert role in said
+        for one in fleet.project.folder.glob("tenantry-fleet.db*"):
+            assert PASSWORD.encode() not in one.read_bytes()
+
+
+class TestState:
+    def test_is_named_when_it_is_missing(self, fleet: Fleet):
+        ended = fleet("status", has_list=False)
+
+        assert ended.status == 3
+        assert "There is no state of a fleet here yet" in ended.stderr
+
+    def test_is_no_catalog_of_a_service(self, fleet: Fleet):
+        fleet.add("a")
+        fleet.migrate()
+        state = f"sqlite:///{fleet.project.folder / 'tenantry-fleet.db'}"
+
+        served = fleet.tenantry("tenant", "suspend", "a", TENANTRY_CATALOG_URL=state)
+
+        assert served.status == 2
+        assert "This is the state of a fleet" in served.stderr
+
+    def test_is_not_the_catalog_of_a_service(self, fleet: Fleet, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+        fleet.add("a")
+        catalog = tenantry.settings.catalog
+
+        ended = fleet("migrate", "--state", catalog)
+
+        assert ended.status == 2
+        assert "and no state of a fleet" in ended.stderr
+        [tenant] = tenantry("tenant", "list", "--json").data["items"]
+        assert tenant["isActive"]
+
+
+class TestProject:
+    def test_is_found_by_its_configuration(self, fleet: Fleet):
+        fleet.add("a")
+        (fleet.project.folder / "alembic.ini").unlink()
+
+        without = fleet("migrate")
+        named = fleet("migrate", "--migrations", "migrations", "--json")
+
+        assert without.status == 3
+        assert "There is no Alembic project here" in without.stderr
+        assert statuses(named.data) == {"a": "success"}
+
+    def test_names_its_version_table_in_env_py(self, fleet: Fleet):
+        url = fleet.add("a")["a"]
+        env = fleet.project.migrations / "env.py"
+        env.write_text(
+            env.read_text().replace("context.configure(", "context.configure(version_table='ours',")
+        )
+
+        assert statuses(fleet.migrate()) == {"a": "success"}
+        assert raw_sql.rows(url, "SELECT version_num FROM ours") == [(HEAD,)]
+
+
+def _absolute(fleet: Fleet, url: str) -> str:
+    return url.replace("sqlite:///", f"sqlite:///{fleet.project.folder}/")
