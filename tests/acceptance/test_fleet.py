@@ -1,78 +1,16 @@
 """``tenantry fleet``: databases that are not Tenantry's, migrated with a team's own project."""
 
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from testkit import raw_sql
-from testkit.postgres import create_database
-from tests.acceptance.commands import Commands, Ended
-from tests.integration.projects import HEAD, Project, make_project
+from tests.acceptance.commands import Commands
+from tests.acceptance.fleets import LOG, Fleet, statuses, version
+from tests.integration.projects import HEAD
 
-LOG = "tenantry_migration_log"
 NAMES = ("a1_create_customers", "a2_create_orders", "a3_add_email", "a4_fill_email")
 PASSWORD = "hunter2-of-the-fleet"
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """A project, and databases of its team, listed in a file."""
-
-    project: Project
-    tenantry: Commands
-    make_url: Callable[[str], str]
-
-    def add(self, *names: str) -> dict[str, str]:
-        """Make empty databases, and list them; return their URLs by name."""
-        urls = {name: self.make_url(name) for name in names}
-        with (self.project.folder / "databases.txt").open("a") as file:
-            file.writelines(f"{name} {url}\n" for name, url in urls.items())
-        return urls
-
-    def __call__(self, command: str, *arguments: str, has_list: bool = True) -> Ended:
-        listed = ("--urls", "databases.txt") if has_list else ()
-        return self.tenantry("fleet", command, *listed, *arguments)
-
-    def migrate(self, *arguments: str) -> Any:
-        return self("migrate", "--json", *arguments).data
-
-    def applied(self) -> set[str]:
-        """Return what the newest run has applied to a database."""
-        shown = self("show", "--json", has_list=False).data
-        return {one["appliedMigrations"] for one in shown["details"]}
-
-
-@pytest.fixture(name="fleet")
-def _fleet(
-    engine: str,
-    elsewhere: Path,
-    tenantry: Commands,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Fleet:
-    project = make_project(elsewhere / "project")
-    monkeypatch.chdir(project.folder)
-    server = None if engine == "sqlite" else request.getfixturevalue("postgres_url")
-
-    def make_url(name: str) -> str:
-        if server is not None:
-            return create_database(server, f"test_{secrets.token_hex(4)}_{name}")
-        (project.folder / f"{name}.db").touch()
-        return f"sqlite:///{name}.db"
-
-    return Fleet(project, Commands(tenantry.settings, elsewhere, {}), make_url)
-
-
-def statuses(run: Any) -> dict[str, str]:
-    return {one["customerName"]: one["status"].lower() for one in run["details"]}
-
-
-def version(url: str) -> list[tuple[Any, ...]]:
-    return raw_sql.rows(url, "SELECT version_num FROM alembic_version")
 
 
 class TestMigrate:
@@ -102,14 +40,14 @@ class TestMigrate:
 
     def test_goes_on_where_alembic_has_stopped_and_alembic_goes_on_after_it(self, fleet: Fleet):
         url = fleet.add("acme")["acme"]
-        fleet.project.alembic("upgrade", "a2", url=_absolute(fleet, url))
+        fleet.project.alembic("upgrade", "a2", url=fleet.absolute(url))
 
         fleet.migrate()
         first = fleet.applied()
-        fleet.project.alembic("stamp", "a3", url=_absolute(fleet, url))
+        fleet.project.alembic("stamp", "a3", url=fleet.absolute(url))
         fleet.migrate()
         second = fleet.applied()
-        fleet.project.alembic("upgrade", "head", url=_absolute(fleet, url))
+        fleet.project.alembic("upgrade", "head", url=fleet.absolute(url))
 
         assert first == {"a3_add_email,a4_fill_email"}
         assert second == {"a4_fill_email"}
@@ -315,7 +253,3 @@ class TestProject:
 
         assert statuses(fleet.migrate()) == {"a": "success"}
         assert raw_sql.rows(url, "SELECT version_num FROM ours") == [(HEAD,)]
-
-
-def _absolute(fleet: Fleet, url: str) -> str:
-    return url.replace("sqlite:///", f"sqlite:///{fleet.project.folder}/")

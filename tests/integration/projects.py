@@ -83,16 +83,20 @@ class Project:
     def migrations(self) -> Path:
         return self.folder / "migrations"
 
+    def set_url(self, url: str) -> None:
+        """Set the database that ``alembic`` works on."""
+        ini = self.folder / "alembic.ini"
+        escaped = url.replace("postgresql://", "postgresql+psycopg://").replace("%", "%%")
+        lines = [
+            f"sqlalchemy.url = {escaped}" if one.startswith("sqlalchemy.url") else one
+            for one in ini.read_text().splitlines()
+        ]
+        ini.write_text("\n".join(lines))
+
     def alembic(self, *arguments: str, url: str = "") -> None:
         """Run ``alembic`` on the database at *url*, as the team does."""
-        ini = self.folder / "alembic.ini"
         if url:
-            escaped = url.replace("postgresql://", "postgresql+psycopg://").replace("%", "%%")
-            lines = [
-                f"sqlalchemy.url = {escaped}" if one.startswith("sqlalchemy.url") else one
-                for one in ini.read_text().splitlines()
-            ]
-            ini.write_text("\n".join(lines))
+            self.set_url(url)
         done = subprocess.run(
             [sys.executable, "-m", "alembic", *arguments],
             cwd=self.folder,

@@ -1,0 +1,214 @@
+"""Runs of ``tenantry fleet``: plans, waves, undo; with Alembic, and with another process beside."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from testkit import raw_sql
+from testkit.programs import environment_of, running
+from tests.acceptance.fleets import LOG, Fleet, statuses, version
+from tests.integration.engines import on_postgresql
+from tests.integration.projects import HEAD
+
+SLOWLY = """
+from pathlib import Path
+import time
+from alembic import op
+import sqlalchemy as sa
+
+revision = "a5"
+down_revision = "a4"
+online = True
+
+def upgrade():
+    op.execute("CREATE TABLE slow (id INTEGER PRIMARY KEY)")
+    op.execute("INSERT INTO slow VALUES (1)")
+    time.sleep({seconds})
+
+def downgrade():
+    op.drop_table("slow")
+"""
+
+
+def add_slow(fleet: Fleet, seconds: float) -> None:
+    """Add a revision that waits in its transaction."""
+    file = fleet.project.migrations / "versions" / "a5_slow.py"
+    file.write_text(SLOWLY.format(seconds=seconds))
+
+
+class TestPlan:
+    def test_changes_nothing_and_is_run_exactly(self, fleet: Fleet):
+        urls = fleet.add("a", "b")
+
+        plan = fleet("plan", "--json").data
+        tables = raw_sql.tables(urls["a"])
+        run = fleet.migrate("--plan", plan["plan"]["id"])
+
+        assert (plan["pending"], plan["failed"]) == (2, 0)
+        assert {one["currentRevision"] for one in plan["details"]} == {"base"}
+        assert not tables
+        assert statuses(run) == {"a": "success", "b": "success"}
+
+    def test_is_not_run_if_alembic_has_migrated_a_database(self, fleet: Fleet):
+        url = fleet.add("a")["a"]
+        plan = fleet("plan", "--json").data
+        fleet.project.alembic("upgrade", "a1", url=fleet.absolute(url))
+
+        ended = fleet("migrate", "--plan", plan["plan"]["id"])
+
+        assert ended.status == 2
+        assert version(url) == [("a1",)]
+
+    def test_rehearses_and_rolls_back(self, fleet: Fleet):
+        urls = fleet.add("a", "b")
+        with raw_sql.connected(urls["b"]) as query:
+            query("CREATE TABLE customer (id INTEGER)")
+
+        ended = fleet("plan", "--rehearse")
+
+        assert ended.status == 1
+        assert "2 tenants rehearsed" in ended.stdout
+        assert "1 passed, 0 at the head, 1 failed" in ended.stdout
+        assert not raw_sql.tables(urls["a"])
+
+
+class TestWaves:
+    def test_hold_until_they_are_continued(self, fleet: Fleet):
+        urls = fleet.add("a", "b", "c")
+
+        held = fleet("migrate", "--wave", "1", "--wave", "3", "--hold", "--json")
+        first = {name for name, url in urls.items() if raw_sql.tables(url)}
+        run = held.data["runId"]
+        ended = fleet("continue", run, "--wave", "1", "--json")
+
+        assert held.status == 4
+        assert first == {"a"}
+        assert statuses(ended.data) == dict.fromkeys(urls, "success")
+
+    def test_that_hold_can_be_cancelled(self, fleet: Fleet):
+        fleet.add("a", "b")
+        run = fleet("migrate", "--wave", "1", "--wave", "2", "--hold", "--json").data["runId"]
+
+        cancelled = fleet("cancel", run, has_list=False)
+        shown = fleet("show", run, "--json", has_list=False).data
+
+        assert cancelled.status == 0
+        assert statuses(shown) == {"a": "success", "b": "failed"}
+
+
+class TestUndo:
+    def test_runs_the_downgrades_of_the_run(self, fleet: Fleet):
+        urls = fleet.add("a", "b")
+        fleet.migrate()
+        add_slow(fleet, 0)
+        run = fleet.migrate()["runId"]
+
+        undone = fleet("undo", run, "--json")
+
+        assert statuses(undone.data) == {"a": "success", "b": "success"}
+        for url in urls.values():
+            assert version(url) == [(HEAD,)]
+            assert "slow" not in raw_sql.tables(url)
+
+    def test_leaves_what_alembic_has_migrated_since(self, fleet: Fleet):
+        url = fleet.add("a")["a"]
+        fleet.migrate()
+        add_slow(fleet, 0)
+        run = fleet.migrate()["runId"]
+        fleet.project.alembic("downgrade", "a4", url=fleet.absolute(url))
+
+        undone = fleet("undo", run, "--json")
+
+        assert statuses(undone.data) == {"a": "failed"}
+        assert version(url) == [(HEAD,)]
+
+    def test_needs_the_log(self, fleet: Fleet):
+        fleet.add("a")
+        add_slow(fleet, 0)
+        run = fleet.migrate("--no-log")["runId"]
+
+        undone = fleet("undo", run)
+
+        assert undone.status != 0
+        assert "slow" in raw_sql.tables(fleet.urls()["a"])
+
+
+class TestBesideAlembic:
+    def test_a_database_that_alembic_is_migrating_is_not_migrated_twice(self, fleet: Fleet):
+        url = fleet.add("a")["a"]
+        add_slow(fleet, 1.5)
+        fleet.project.set_url(fleet.absolute(url))
+        with ThreadPoolExecutor(1) as threads:
+            alembic = threads.submit(fleet.project.alembic, "upgrade", "head")
+            time.sleep(1.2)
+            run = fleet.migrate()
+            try:
+                alembic.result()
+                has_won = True
+            except AssertionError:
+                has_won = False
+
+        assert statuses(run) == {"a": "success"}
+        assert has_won or fleet.applied() != {None}
+        assert version(url) == [("a5",)]
+        assert raw_sql.rows(url, "SELECT count(*) FROM slow") == [(1,)]
+        assert raw_sql.rows(url, "SELECT count(*) FROM customer") == [(2,)]
+
+
+class TestTwoProcesses:
+    @on_postgresql
+    def test_share_a_state_and_work_on_one_run(self, fleet: Fleet):
+        urls = fleet.add(*"abcdefgh")
+        add_slow(fleet, 0.3)
+        state = fleet.make_url("state")
+        arguments = ["fleet", "migrate", "--urls", "databases.txt", "--state", state]
+
+        def migrate(_: int) -> Any:
+            return subprocess.run(
+                [sys.executable, "-m", "tenantry", *arguments],
+                cwd=fleet.project.folder,
+                env=environment_of(),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=50,
+            )
+
+        with ThreadPoolExecutor(2) as threads:
+            both = list(threads.map(migrate, range(2)))
+
+        assert [one.returncode for one in both] == [0, 0], [one.stderr for one in both]
+        for url in urls.values():
+            assert version(url) == [("a5",)]
+            assert raw_sql.rows(url, f"SELECT count(*) FROM {LOG}") == [(5,)]
+
+
+@pytest.mark.slow
+class TestKills:
+    """SIGKILL of `fleet migrate`, at any moment: each revision once, and nothing half."""
+
+    @pytest.mark.timeout(300)
+    def test_leave_each_revision_applied_once(self, fleet: Fleet):
+        urls = fleet.add(*(f"d{number}" for number in range(12)))
+        add_slow(fleet, 0.05)
+        arguments = ["fleet", "migrate", "--urls", "databases.txt"]
+
+        for kill in range(12):
+            with (
+                contextlib.suppress(subprocess.TimeoutExpired),
+                running(fleet.project.folder, *arguments) as program,
+            ):
+                program.process.wait(0.8 + 0.13 * kill)
+        last = fleet("migrate", "--json")
+
+        assert last.status == 0, last.stdout
+        for url in urls.values():
+            assert version(url) == [("a5",)]
+            applied = raw_sql.rows(url, f"SELECT revision FROM {LOG} ORDER BY position")
+            assert len(applied) == len(set(applied)) == 5
+            assert raw_sql.rows(url, "SELECT count(*) FROM customer") == [(2,)]
