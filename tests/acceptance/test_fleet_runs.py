@@ -138,6 +138,27 @@ class TestUndo:
         assert "slow" in raw_sql.tables(fleet.urls()["a"])
 
 
+class TestDrift:
+    def test_names_what_differs_and_leaves_nothing(self, fleet: Fleet):
+        urls = fleet.add("a", "b", "c")
+        fleet.project.alembic("upgrade", "head", url=fleet.absolute(urls["c"]))
+        fleet.migrate()
+        with raw_sql.connected(urls["b"]) as query:
+            query("ALTER TABLE customer ADD COLUMN extra INTEGER")
+
+        found = fleet("drift")
+
+        assert found.status == 1
+        assert "3 compared, 1 drifted, 0 not at the head, 0 not readable." in found.stdout
+        assert "not defined: column" in found.stdout
+
+    def test_is_none_after_a_run(self, fleet: Fleet):
+        fleet.add("a", "b")
+        fleet.migrate()
+
+        assert fleet("drift", "--json").data["drifted"] == 0
+
+
 class TestBesideAlembic:
     def test_a_database_that_alembic_is_migrating_is_not_migrated_twice(self, fleet: Fleet):
         url = fleet.add("a")["a"]

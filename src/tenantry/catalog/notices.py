@@ -13,7 +13,7 @@ from tenantry.catalog.run_tables import migration_run
 from tenantry.catalog.runs import MigrationRun, Outcome, Progress
 from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.db.statements import Statement
-from tenantry.kit.hook_settings import (
+from tenantry.kit.hook_events import (
     RUN_ENDED,
     RUN_FIRST_FAILURE,
     RUN_HOLDING,

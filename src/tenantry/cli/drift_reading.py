@@ -1,11 +1,12 @@
 """``tenantry drift list``. It imports only what reads the catalog."""
 
 from tenantry.catalog import drift
+from tenantry.catalog.drift import Drifted
 from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.printing import output
 from tenantry.db.copying.schema_listing import Difference
-from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
 from tenantry.schemas.drift import DriftPage
 
 group = new_group("Find tenants with a schema that has drifted.")
@@ -25,6 +26,12 @@ async def show_drifted(
     if as_json:
         output.show_json(DriftPage.of_page(found))
         return
+    show_differences(found)
+    output.note_page(found, "tenants")
+
+
+def show_differences(found: Page[Drifted]) -> None:
+    """Print what differs, one line each."""
     columns = ["Tenant", output.unwrapped("Checked"), "Difference"]
     rows = [
         (one.name, output.minute(one.drifted_at), _line(difference))
@@ -32,7 +39,6 @@ async def show_drifted(
         for difference in one.differences
     ]
     output.show_table(columns, rows)
-    output.note_page(found, "tenants")
 
 
 def _line(one: Difference) -> str:

@@ -4,133 +4,114 @@ The commands are those of ``tenantry migrate``, on a fleet that options name.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tenantry.catalog import drift
 from tenantry.catalog.attached import BadList
-from tenantry.cli import migrations, options, run_options, run_reading
+from tenantry.cli import drift_reading, migrations, options, run_options, run_reading, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.fleet_place import STATE_DEFAULT, FleetPlace
+from tenantry.cli.printing import output
+from tenantry.fleet.drift import DriftCheck, DriftReport
+from tenantry.fleet.templates import Templates
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.schemas.drift import DriftReportResponse
+from tenantry.work.ledger import Ledger, reap
 
 group = new_group("Migrate databases that you already have, with your Alembic project.")
 
-STATE = {
-    "state": (
-        Annotated[
-            str,
-            typer.Option(
-                metavar="FILE|URL", help="Where runs are recorded: a SQLite file, or PostgreSQL."
-            ),
-        ],
-        STATE_DEFAULT,
-    ),
-    "migrations_folder": (
-        Annotated[
-            Path | None,
-            typer.Option(
-                "--migrations", help="The Alembic directory. Default: that of alembic.ini here."
-            ),
-        ],
-        None,
-    ),
-}
-LIST = {
-    "urls": (
-        Annotated[
-            str | None,
-            typer.Option(metavar="FILE", help="A file with a URL in each line; `-`: from stdin."),
-        ],
-        None,
-    ),
-    "pattern": (
-        Annotated[
-            str | None,
-            typer.Option("--glob", metavar="PATTERN", help="SQLite files, such as `data/*.db`."),
-        ],
-        None,
-    ),
-    "source": (
-        Annotated[
-            str | None,
-            typer.Option("--from", metavar="URL", help="The database to ask with --query."),
-        ],
-        None,
-    ),
-    "query": (
-        Annotated[
-            str | None,
-            typer.Option(
-                metavar="SQL", help="Returns `url`, and perhaps `name`; other columns are labels."
-            ),
-        ],
-        None,
-    ),
-    "no_log": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--no-log",
-                help="Create no table in the databases. After a kill, what was applied is unknown "
-                "but for the revision; there is no undo, and no autocommit_block.",
-            ),
-        ],
-        False,
-    ),
-}
 LIST_MISSING = "Name the databases: --urls FILE, --glob PATTERN, or --from URL --query SQL."
 SERVICE_ONLY = ("by", "hold_check", "max_error_rate")
 """Options that need an admin, requests, or a serving process."""
 
 
-def _on_fleet(function: Callable[..., Any], place: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a command of `tenantry migrate` with the options of a fleet, which it works on."""
-    own = inspect.signature(function).parameters.values()
-    kept = [one for one in own if one.name not in SERVICE_ONLY]
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-        for name, (kind, default) in place.items()
-    ]
-
-    @wraps(function)
-    def run(*args: Any, **given: Any) -> Any:
-        named = {name: given.pop(name) for name in place}
-        if place is not STATE and not any(named[one] for one in ("urls", "pattern", "source")):
-            raise BadList(LIST_MISSING)
-        # Typer has no public function for this.
-        typer.main.get_current_context().obj = _place(**named)  # type: ignore[attr-defined]
-        return function(*args, **given)
-
-    run.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (*kept, *added)}
-    return run
-
-
-def _place(
+def _on_state(
     *,
-    state: str,
-    migrations_folder: Path | None,
-    urls: str | None = None,
-    pattern: str | None = None,
-    source: str | None = None,
-    query: str | None = None,
-    no_log: bool = False,
+    state: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|URL", help="Where runs are recorded: a SQLite file, or PostgreSQL."
+        ),
+    ] = STATE_DEFAULT,
+    migrations_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--migrations", help="The Alembic directory. Default: that of alembic.ini here."
+        ),
+    ] = None,
+) -> FleetPlace:
+    return FleetPlace(state=state, migrations=migrations_folder)
+
+
+def _on_list(
+    *,
+    urls: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A file with a URL in each line; `-`: from stdin."),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--glob", metavar="PATTERN", help="SQLite files, such as `data/*.db`."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="URL", help="The database to ask with --query.")
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL", help="Returns `url`, and perhaps `name`; other columns are labels."
+        ),
+    ] = None,
+    no_log: Annotated[
+        bool,
+        typer.Option(
+            "--no-log",
+            help="Create no table in the databases. After a kill, what was applied is unknown "
+            "but for the revision; there is no undo, and no autocommit_block.",
+        ),
+    ] = False,
+    **place: Any,
 ) -> FleetPlace:
     if (source is None) != (query is None):
         raise BadList("Use --from and --query together.")
-    if sum(one is not None for one in (urls, pattern, source)) > 1:
-        raise BadList("Use one of --urls, --glob, and --from with --query.")
-    return FleetPlace(
-        state=state,
-        migrations=migrations_folder,
+    given = sum(one is not None for one in (urls, pattern, source))
+    if given != 1:
+        raise BadList("Use one of --urls, --glob, and --from." if given else LIST_MISSING)
+    return replace(
+        _on_state(**place),
         urls=urls,
         pattern=pattern,
         source=None if source is None or query is None else (source, query),
         has_log=not no_log,
     )
+
+
+def _on_fleet(
+    function: Callable[..., Any], place_of: Callable[..., FleetPlace]
+) -> Callable[..., Any]:
+    """Return a command of `tenantry migrate` with the options of a fleet, which it works on."""
+    own = inspect.signature(function).parameters.values()
+    added = {**inspect.signature(place_of).parameters, **inspect.signature(_on_state).parameters}
+    added.pop("place", None)
+    every = [*(one for one in own if one.name not in SERVICE_ONLY), *added.values()]
+
+    @wraps(function)
+    def run(*args: Any, **given: Any) -> Any:
+        named = {name: given.pop(name) for name in added}
+        # Typer has no public function for this.
+        typer.main.get_current_context().obj = place_of(**named)  # type: ignore[attr-defined]
+        return function(*args, **given)
+
+    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in every}
+    return run
 
 
 def _retry(
@@ -143,8 +124,37 @@ def _retry(
     migrations.migrate_fleet(retry=run, max_failures=max_failures, label=label, as_json=as_json)
 
 
+async def _drift(*, as_json: options.Json = False) -> None:
+    report, place = DriftReport(), session.place()
+    assert place is not None
+    async with place.working(works=False) as services:
+        catalog, databases, migrator = services.catalog, services.databases, services.migrator
+        ledger = Ledger(catalog=catalog, databases=databases, heartbeat=services.heartbeat)
+        await reap(ledger, {})
+        check = DriftCheck(
+            catalog=catalog,
+            databases=databases,
+            migrator=migrator,
+            templates=Templates(ledger, migrator),
+            streams=services.streams,
+            concurrency=services.options.concurrency,
+            only_active=True,
+        )
+        await check.check(session.context(), report)
+        found = await drift.page(catalog, Window(1, PAGE_SIZE_MAX))
+    if as_json:
+        output.show_json(DriftReportResponse.of_report(report))
+    else:
+        drift_reading.show_differences(found)
+        for name, error in report.unreadable:
+            output.show_line(f"{name}: {error}")
+        output.show_line(f"{report.counts}.")
+    if report.drifted or report.unreadable_count:
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
 def _add(name: str, function: Callable[..., Any], text: str, *, has_list: bool = True) -> None:
-    group.command(name, help=text)(_on_fleet(function, STATE | LIST if has_list else STATE))
+    group.command(name, help=text)(_on_fleet(function, _on_list if has_list else _on_state))
 
 
 _add(
@@ -176,6 +186,13 @@ _add(
     migrations.cancel,
     "Cancel a run: databases in work finish, others are not started.",
     has_list=False,
+)
+_add(
+    "drift",
+    _drift,
+    "Compare the schema of each database at the head with that of a new database.\n\n"
+    "The new one is created on each server, migrated, and dropped. The exit status is 1 if a "
+    "database has drifted, or cannot be read.",
 )
 _add("status", run_reading.status, "Show the number of databases at each revision.", has_list=False)
 _add("history", run_reading.history, "List the runs, the newest first.", has_list=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tenantry.db.database import Budget
 from tenantry.db.postgres import connections as postgres
@@ -12,8 +13,10 @@ from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Connection
 from tenantry.db.sqlite.connections import SqliteFile
 from tenantry.db.sqlite_folder import SQLITE_CONNECTIONS_MAX, SqliteFolder
 from tenantry.db.urls import sqlite_path
-from tenantry.kit.server_settings import TenantServer
-from tenantry.settings import Settings
+
+if TYPE_CHECKING:
+    from tenantry.kit.server_settings import TenantServer
+    from tenantry.settings import Settings
 
 
 def open_server(
@@ -41,7 +44,7 @@ def open_server(
     )
 
 
-def open_tenant_server(settings: Settings, server: TenantServer) -> Server:
+def open_tenant_server(settings: "Settings", server: "TenantServer") -> Server:
     """Return the server, without connecting to it yet."""
     return open_server(
         server.address,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
@@ -16,7 +17,9 @@ from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOp
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
-from tenantry.settings import Settings
+
+if TYPE_CHECKING:
+    from tenantry.settings import Settings
 
 DIFFERENCES_SHOWN_MAX = 5
 COMMAND_LINE = "cli:"
@@ -68,7 +71,7 @@ class Rules:
     required: Requirement = Requirement.NONE
 
     @classmethod
-    def of(cls, settings: Settings) -> "Rules":
+    def of(cls, settings: "Settings") -> "Rules":
         """Return the rules of these settings."""
         kept = timedelta(days=settings.plan_days)
         return cls(kept=kept, required=Requirement(settings.require_plan))

@@ -6,6 +6,7 @@ alone has their passwords.
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.upgrading import upgrade_catalog
 from tenantry.db.database import Budget
 from tenantry.db.postgres_server import PostgresServer
-from tenantry.db.servers import Server
+from tenantry.db.servers import Server, is_generated
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite import files
 from tenantry.db.sqlite_folder import SqliteFolder
@@ -111,40 +112,43 @@ class AttachedFleet:
         return self.options.patience_seconds
 
 
-class _ListedDatabases:
-    """The URLs of the databases of one server, by their places."""
-
-    urls: Mapping[str, str]
-
-    def url(self, name: str) -> str:
-        """Return the URL of a database, with its password.
-
-        Raises:
-            NotListed: The list of this process does not contain it.
-        """
-        if name not in self.urls:
-            raise NotListed
-        return self.urls[name]
-
-
-class _AttachedServer(_ListedDatabases, PostgresServer):
+class _AttachedServer(PostgresServer):
     """A PostgreSQL server of attached databases: it is probed through the first one."""
 
     def __init__(self, urls: Mapping[str, str], *, timeout_seconds: float) -> None:
         first = next(iter(urls.values()))
         super().__init__(first, Budget(1), admin_url=first, timeout_seconds=timeout_seconds)
-        self.urls = urls
+        self._urls = urls
+
+    def url(self, name: str) -> str:
+        """Return the URL of a database, with its password."""
+        return super().url(name) if is_generated(name) else _url_in(self._urls, name)
 
 
-class _AttachedFiles(_ListedDatabases, SqliteFolder):
+class _AttachedFiles(SqliteFolder):
     """SQLite files anywhere: an error is of one file, and not of all."""
 
     def __init__(self, urls: Mapping[str, str]) -> None:
         super().__init__(Path(), Budget(1), synchronous="FULL")
-        self.urls = urls
+        self._urls = urls
+
+    def url(self, name: str) -> str:
+        """Return the URL of a file."""
+        return super().url(name) if is_generated(name) else _url_in(self._urls, name)
+
+    async def create(self, name: str) -> None:
+        """Create the empty database *name* in a new folder for temporary files."""
+        self.folder = await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix="tenantry-")))
+        await super().create(name)
 
     async def probe(self) -> None:
         """Do nothing: there is no server."""
+
+
+def _url_in(urls: Mapping[str, str], name: str) -> str:
+    if name not in urls:
+        raise NotListed
+    return urls[name]
 
 
 def open_state(options: FleetOptions, pace: Pace = PACE) -> Catalog:

@@ -5,21 +5,24 @@ applied, and which is dropped again. Only tenants at the head are compared.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
 from tenantry.catalog import drift, tenants
+from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.copying.schema_listing import Difference, differences
 from tenantry.db.outage_errors import ServerAway, is_outage
-from tenantry.fleet.lifecycle import Lifecycle
+from tenantry.fleet.templates import Templates
 from tenantry.kit.context import OperationContext
 from tenantry.migration.errors import explain
+from tenantry.migration.migrator import Migrator
 from tenantry.migration.schema_state import Schema
 from tenantry.migration.statements import SchemaMoved
 from tenantry.migration.streams import Streams
+from tenantry.tenant.databases import TenantDatabases
 
 TENANTS_READ = 200
 """Tenants that are read from the catalog, and whose results are stored, at a time."""
@@ -87,11 +90,18 @@ class DriftCheck:
     """Compares the schemas of tenants.
 
     Attributes:
+        templates: Makes the new database on each server.
         concurrency: How many databases are read concurrently.
+        only_active: Whether suspended tenants are left out.
     """
 
-    lifecycle: Lifecycle
+    catalog: Catalog
+    databases: TenantDatabases
+    migrator: Migrator
+    templates: Templates
+    streams: Callable[[], Streams]
     concurrency: int
+    only_active: bool = False
 
     async def check(
         self,
@@ -110,28 +120,28 @@ class DriftCheck:
             BadStream: The directory of revisions cannot be read.
             DatabaseUnavailable: The catalog cannot be reached.
         """
-        streams = self.lifecycle.streams()
+        streams = self.streams()
         head = await asyncio.to_thread(lambda: str(streams.head))
         expected: dict[str, Expected] = {}
         page = [only] if only else await self._after(None, where)
         while page:
-            at_head = [one for one in page if one.schema_revision == head]
-            report.not_at_head += len(page) - len(at_head)
+            some = [one for one in page if one.is_active or not self.only_active]
+            at_head = [one for one in some if one.schema_revision == head]
+            report.not_at_head += len(some) - len(at_head)
             for name in {one.server_name for one in at_head} - expected.keys():
                 expected[name] = await self._expected(ctx, name, streams)
             found = await self._compare(report, at_head, streams, expected)
-            await drift.store(self.lifecycle.catalog, found, at=ctx.now)
+            await drift.store(self.catalog, found, at=ctx.now)
             page = [] if only else await self._after(page[-1].id, where)
 
     async def _after(self, after: UUID | None, where: str | None) -> list[Tenant]:
-        catalog = self.lifecycle.catalog
-        return await tenants.after(catalog, after, limit=TENANTS_READ, where=where)
+        return await tenants.after(self.catalog, after, limit=TENANTS_READ, where=where)
 
     async def _expected(
         self, ctx: OperationContext, server_name: str, streams: Streams
     ) -> Expected:
         try:
-            return await self.lifecycle.templates.read_schema(ctx, server_name, streams=streams)
+            return await self.templates.read_schema(ctx, server_name, streams=streams)
         except Exception as error:  # noqa: BLE001 - the tenants of other servers are compared
             return error
 
@@ -164,7 +174,7 @@ class DriftCheck:
         if not isinstance(found, Exception) or not is_outage(found):
             return False
         try:
-            await self.lifecycle.databases.server(server_name).probe()
+            await self.databases.server(server_name).probe()
         except ServerAway:
             return True
         return False
@@ -175,8 +185,8 @@ class DriftCheck:
         if isinstance(expected, Exception):
             return expected
         try:
-            url = self.lifecycle.databases.server(tenant.server_name).url(tenant.database_name)
-            schema = await self.lifecycle.migrator.read_schema(url, streams)
+            url = self.databases.server(tenant.server_name).url(tenant.database_name)
+            schema = await self.migrator.read_schema(url, streams)
         except Exception as error:  # noqa: BLE001 - the others are compared
             return error
         if schema.revision != expected.revision:

@@ -5,7 +5,7 @@ import binascii
 import ipaddress
 import json
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -18,29 +18,14 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
+from tenantry.kit.hook_events import EVENTS, Event
+
 HOOKS_MAX = 16
 URL_CHARS_MAX = 2_048
 SECRET_PREFIX = "whsec_"  # noqa: S105 - no secret
 # The limits of Standard Webhooks for a key.
 KEY_BYTES_MIN, KEY_BYTES_MAX = 24, 64
 SECRET_FILE_BYTES_MAX = 4_096
-
-RUN_STARTED, RUN_WAVE_ENDED, RUN_HOLDING = "run.started", "run.wave_ended", "run.holding"
-RUN_FIRST_FAILURE, RUN_ENDED = "run.first_failure", "run.ended"
-SERVER_AWAY, SERVER_BACK = "server.away", "server.back"
-TEST = "hook.test"
-"""The event of `tenantry hooks test`, which every target gets."""
-
-Event = Literal[
-    "run.started",
-    "run.wave_ended",
-    "run.holding",
-    "run.first_failure",
-    "run.ended",
-    "server.away",
-    "server.back",
-]
-EVENTS: tuple[Event, ...] = get_args(Event)
 
 
 def _secret(secret: SecretStr) -> SecretStr:

@@ -130,7 +130,10 @@ class Execution(ABC):
         rows = self._list_objects(LISTINGS[self.dialect.name])
         if self.read_state().revision != revision:
             raise SchemaMoved
-        return Schema(revision, objects_in(rows))
+        objects = objects_in(rows)
+        if self._is_attached:  # one that Alembic alone has migrated has no log
+            objects = [one for one in objects if schema_state.log.name not in one.name]
+        return Schema(revision, objects)
 
     def count_lost(self, table: str, column: str | None, most: int) -> tuple[int, bool]:
         """Return how many rows a table has, or values a column, among its first *most* rows.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -27,7 +27,9 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, SchemaState, Undo
 from tenantry.migration.statements import LockTimeouts
 from tenantry.migration.streams import Streams
-from tenantry.settings import Settings
+
+if TYPE_CHECKING:
+    from tenantry.settings import Settings
 
 SPARE_SECONDS_MAX = 3.0
 SPARE_PART_MAX = 0.2
@@ -57,7 +59,7 @@ class TimeLimits:
         return min(SPARE_SECONDS_MAX, self.deadline_seconds * SPARE_PART_MAX)
 
 
-def time_limits_of(settings: Settings) -> TimeLimits:
+def time_limits_of(settings: "Settings") -> TimeLimits:
     """Return the time limits in *settings*."""
     return TimeLimits(
         connect_seconds=settings.connect_timeout_s,
@@ -182,7 +184,8 @@ class Migrator:
         """
 
         def initialise(execution: Execution) -> None:
-            execution.execute(bootstrap(execution.dialect), wait_ms=BOOTSTRAP_WAIT_MS)
+            if not scripts.streams.is_attached:
+                execution.execute(bootstrap(execution.dialect), wait_ms=BOOTSTRAP_WAIT_MS)
             self._attempts(scripts, run_id).to_head(execution)
 
         await self._run(url, scripts.streams, initialise)

@@ -24,7 +24,6 @@ import sqlalchemy as sa
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
-from pydantic import ValidationError
 
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import alembic_modules
@@ -197,9 +196,14 @@ def _explain_surroundings(error: BaseException) -> str | None:
         return _UNNAMED
     if isinstance(error, KeyError) and frames and frames[-1].f_globals is vars(os):
         return f"the environment variable {error.args[0]!r} is not set"
-    if isinstance(error, ValidationError) and any(SETTINGS_PACKAGE in file for file in files):
+    errors = getattr(error, "errors", None)
+    if (
+        callable(errors)
+        and type(error).__name__ == "ValidationError"
+        and any(SETTINGS_PACKAGE in one for one in files)
+    ):
         # A setting's name is in the code of the project, or in its file of settings.
-        places = [str(one["loc"][0]) for one in error.errors(include_input=False) if one["loc"]]
+        places = [str(one["loc"][0]) for one in errors(include_input=False) if one["loc"]]
         names = ", ".join(dict.fromkeys(places[:SETTINGS_SHOWN_MAX]))
         return f"settings of the project are missing or wrong: {names or 'several together'}"
     if type(error).__module__.startswith(SETTINGS_PACKAGE):

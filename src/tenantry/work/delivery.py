@@ -21,7 +21,8 @@ from tenantry.catalog.pace import Pace
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit import webhooks
 from tenantry.kit.clock import utc_now
-from tenantry.kit.hook_settings import TEST, Hook
+from tenantry.kit.hook_events import TEST
+from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
 from tenantry.kit.retry import backoff_seconds
 
