@@ -142,7 +142,7 @@ class TestList:
         assert "2 known and not in the list, so not migrated: a, b." in ended.stderr
         assert (status["total"], status["suspended"]) == (1, 2)
 
-    def test_keeps_a_database_whose_name_stays_and_whose_url_changes(self, fleet: Fleet):
+    def test_keeps_a_database_that_has_another_url_and_the_same_name(self, fleet: Fleet):
         fleet.add("a")
         first = fleet.migrate()
         (fleet.project.folder / "databases.txt").write_text("")

@@ -55,7 +55,7 @@ class TestMigrate:
         assert shown[-1] == Progress(result.run_id, 2, 2, 0)
         assert version(urls["a"]) == [(HEAD,)]
 
-    def test_raises_what_failed_if_it_is_asked(self, fleet: Fleet):
+    def test_raises_an_error_about_failures_in_check(self, fleet: Fleet):
         urls = fleet.add("a", "b")
         with raw_sql.connected(urls["b"]) as query:
             query("CREATE TABLE customer (id INTEGER)")

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import typer.main
 
@@ -26,7 +26,6 @@ from tenantry.settings import Settings, read_settings
 from tenantry.tenant.databases import TenantDatabases
 
 if TYPE_CHECKING:
-    from tenantry.cli.fleet_place import FleetPlace
     from tenantry.fleet.attached import AttachedFleet
     from tenantry.migration.streams import Streams
     from tenantry.services import Services
@@ -50,10 +49,26 @@ RunServices: TypeAlias = "Services | AttachedFleet"
 """What a command needs to work on migration runs."""
 
 
-def place() -> "FleetPlace | None":
+class Place(Protocol):
+    """On what the commands of a group work, if not on the service of the settings."""
+
+    def configure(self, *, log_level: str) -> Settings:
+        """Return its settings, and set up the logs."""
+
+    def command(self, name: str) -> str:
+        """Return the words of a command of the group."""
+
+    def working(self, *, works: bool) -> "AbstractAsyncContextManager[AttachedFleet]":
+        """Open it to work on runs, or, without *works*, for one change."""
+
+    def reading(self) -> AbstractAsyncContextManager[Reading]:
+        """Open it for a command that only reads."""
+
+
+def place() -> Place | None:
     """Return on what the running command works; None for the service of the settings."""
     running = _running()
-    return running and cast("FleetPlace | None", running.obj)
+    return running and cast("Place | None", running.obj)
 
 
 def command(name: str, *arguments: object) -> str:
