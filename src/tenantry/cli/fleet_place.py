@@ -7,13 +7,13 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from tenantry.catalog.attached import BadList, Listed
 from tenantry.catalog.opening import is_at_head
 from tenantry.cli import session
 from tenantry.cli.printing import output
-from tenantry.cli.prompts import interruptible
 from tenantry.cli.session import Reading
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.fleet import database_list
@@ -32,6 +32,7 @@ STDIN = "-"
 # A million lines of a hundred bytes each, and more.
 LIST_BYTES_MAX = 256_000_000
 NAMES_SHOWN_MAX = 5
+FEATURES_SHOWN_MAX = 10
 
 
 class StateMissing(Unavailable):
@@ -83,17 +84,19 @@ class FleetPlace:
     def command(self, name: str) -> str:
         """Return a command on this fleet, without a URL that can have a password."""
         words = ["tenantry fleet", "migrate" if name == "all" else name]
-        options: dict[str, object] = {
-            "--state": self.state if self.state != STATE_DEFAULT else None
-        }
-        options |= {"--migrations": self.migrations, "--urls": self.urls, "--glob": self.pattern}
-        for option, value in options.items():
-            if value is not None:
-                is_url = option == "--state" and sqlite_path(self._state_url) is None
-                words += [option, "URL" if is_url else shlex.quote(str(value))]
-        if self.source is not None:
+        is_file = sqlite_path(self._state_url) is not None
+        if self.state != STATE_DEFAULT:
+            words += ["--state", shlex.quote(self.state) if is_file else "URL"]
+        has_list = name not in ("show", "cancel")
+        for option, value in {
+            "--migrations": self.migrations,
+            "--urls": self.urls if has_list else None,
+            "--glob": self.pattern if has_list else None,
+        }.items():
+            words += [] if value is None else [option, shlex.quote(str(value))]
+        if self.source is not None and has_list:
             words += ["--from URL --query", shlex.quote(self.source[1])]
-        return " ".join(words if self.has_log else [*words, "--no-log"])
+        return " ".join(words if self.has_log or not has_list else [*words, "--no-log"])
 
     @asynccontextmanager
     async def working(self, *, works: bool) -> AsyncIterator[AttachedFleet]:
@@ -163,7 +166,7 @@ class FleetPlace:
         if self.urls is None:
             return []
         if self.urls == STDIN:
-            with interruptible():
+            with import_module("tenantry.cli.prompts").interruptible():
                 return database_list.of_text(sys.stdin.read(LIST_BYTES_MAX))
         return await asyncio.to_thread(database_list.of_text, _read_text(Path(self.urls)))
 
@@ -171,6 +174,10 @@ class FleetPlace:
         added, missing = opened.changes.added, opened.changes.missing
         if added:
             output.note(f"{len(added):,} new in the list: {_named(added)}.")
+            options = opened.options
+            found = environment.read_environment(options.migrations, options.version_table)
+            for one in found[:FEATURES_SHOWN_MAX]:
+                output.note(f"env.py is not run. {one.found} {one.consequence}")
         if missing:
             output.note(
                 f"{len(missing):,} known and not in the list, so not migrated: {_named(missing)}."

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import typer.main
 
-from tenantry.access.signing import SigningKeys, existing_secret
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.opening import check_exists, is_at_head, open_catalog
 from tenantry.db.factory import open_tenant_server
@@ -216,5 +215,6 @@ async def _reading(settings: Settings) -> AsyncIterator[Reading]:
 
 async def _check_secret(settings: Settings, catalog: Catalog) -> None:
     """Check the secret key, so that a command shows a wrong one before a process has it."""
+    signing = import_module("tenantry.access.signing")  # a fleet has no keys
     old = settings.secret_key_old.get_secret_value()
-    await SigningKeys(catalog, existing_secret(settings), old).ring()
+    await signing.SigningKeys(catalog, signing.existing_secret(settings), old).ring()
