@@ -44,7 +44,7 @@ class NotAFleet(Conflict):
 
 
 class StateOfFleet(Conflict):
-    """This is the state of a fleet: use `tenantry fleet`, or set another catalog."""
+    """This is the state of a fleet: use the commands of fleets, or set another catalog."""
 
 
 @dataclass(frozen=True, kw_only=True)
