@@ -7,52 +7,47 @@
 
 Each call works in a thread of its own, with an event loop of its own, so it can be made from any
 thread, and while an event loop runs. Calls at the same time with the same state share the work.
-The functions that end in ``_async`` do the same, and leave the caller's event loop free.
+`migrate_async` does the same, and leaves the caller's event loop free.
 """
 
 import asyncio
 import getpass
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import structlog
 
 from tenantry.catalog import runs
-from tenantry.catalog.attached import ListChanges
+from tenantry.catalog.attached import ListChanges, Listed
 from tenantry.catalog.runs import MigrationRun, RunContinues
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import SQLITE_PREFIX
 from tenantry.fleet import database_list
 from tenantry.fleet.attached import AttachedFleet, FleetOptions, open_fleet
-from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.run_options import Hold, RunOptions
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, TenantryError
 from tenantry.kit.ids import new_id
-from tenantry.migration import environment
+from tenantry.migration.environment import find_version_table
 from tenantry.migration.run_scripts import RunScripts
 
 __all__ = [
     "DatabaseResult",
     "DatabasesFailed",
-    "Preview",
     "Progress",
     "RunResult",
     "RunStopped",
     "TenantryError",
     "migrate",
     "migrate_async",
-    "plan",
-    "plan_async",
-    "undo",
-    "undo_async",
 ]
 
 STATE_DEFAULT = "tenantry-fleet.db"
@@ -60,7 +55,6 @@ POLL_SECONDS = 0.1
 
 Database = str | Mapping[str, object]
 """A URL, or a mapping with a ``url``, perhaps a ``name``, and labels."""
-Done = TypeVar("Done")
 
 
 class DatabasesFailed(Conflict):
@@ -166,7 +160,7 @@ async def migrate_async(
 
     Raises:
         TenantryError: An argument, the list, the state or the revisions are wrong; nothing started.
-        RunStopped, asyncio.CancelledError: It was cancelled; databases in work were finished.
+        asyncio.CancelledError: It was cancelled; databases in work were finished first.
     """
     chosen = RunOptions(
         where=where,
@@ -176,159 +170,94 @@ async def migrate_async(
         retry_of=retry_of,
         label=label,
     )
-    call = _Call(databases, migrations, state, options, on_progress)
-    return await call.run(lambda opened: call.work(opened, chosen, plan_id))
-
-
-async def undo_async(
-    run_id: UUID,
-    databases: Iterable[Database],
-    migrations: str | Path,
-    *,
-    state: str | Path = STATE_DEFAULT,
-    on_progress: OnProgress | None = None,
-    **options: Any,
-) -> RunResult:
-    """Undo a run: run the ``downgrade()`` of what it has applied to each database.
-
-    The arguments are those of `migrate_async`.
-
-    Raises:
-        TenantryError: It cannot be undone; nothing was started.
-    """
-    call = _Call(databases, migrations, state, options, on_progress)
-    return await call.run(lambda opened: call.work(opened, RunOptions(undoes=run_id), None))
-
-
-async def plan_async(
-    databases: Iterable[Database],
-    migrations: str | Path,
-    *,
-    state: str | Path = STATE_DEFAULT,
-    where: str | None = None,
-    rehearse: bool = False,
-    **options: Any,
-) -> Preview:
-    """Return what `migrate_async` would do with each database, and store it as a plan.
-
-    With *rehearse*, pending revisions are executed, and rolled back.
-    """
-    call = _Call(databases, migrations, state, options, None)
-
-    def preview(opened: AttachedFleet) -> Awaitable[Preview]:
-        return opened.fleet.preview(call.ctx, RunOptions(where=where), rehearse=rehearse)
-
-    return await call.run(preview, works=False)
+    _log_to_logging()
+    stopped = threading.Event()
+    fleet, listed = _options(migrations, state, options), database_list.of_urls(databases)
+    work = partial(_work, listed, fleet, chosen, plan_id=plan_id, on_progress=on_progress)
+    running = _start(lambda: work(stopped=stopped))
+    waiting = asyncio.wrap_future(running)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        stopped.set()
+        await asyncio.gather(waiting, return_exceptions=True)
+        raise
 
 
 def migrate(databases: Iterable[Database], migrations: str | Path, **options: Any) -> RunResult:
     """Migrate databases to the newest revision: `migrate_async`, with the same arguments."""
-    return _in_thread(lambda: migrate_async(databases, migrations, **options))
+    return _start(lambda: migrate_async(databases, migrations, **options)).result()
 
 
-def undo(
-    run_id: UUID, databases: Iterable[Database], migrations: str | Path, **options: Any
+async def _work(
+    listed: Sequence[Listed],
+    fleet: FleetOptions,
+    chosen: RunOptions,
+    *,
+    plan_id: UUID | None,
+    on_progress: OnProgress | None,
+    stopped: threading.Event,
 ) -> RunResult:
-    """Undo a run: `undo_async`, with the same arguments."""
-    return _in_thread(lambda: undo_async(run_id, databases, migrations, **options))
-
-
-def plan(databases: Iterable[Database], migrations: str | Path, **options: Any) -> Preview:
-    """Return what `migrate` would do: `plan_async`, with the same arguments."""
-    return _in_thread(lambda: plan_async(databases, migrations, **options))
-
-
-@dataclass
-class _Call:
-    """One call: what it works on, and whether it was cancelled."""
-
-    databases: Iterable[Database]
-    migrations: str | Path
-    state: str | Path
-    options: Mapping[str, Any]
-    on_progress: OnProgress | None
-    stopped: threading.Event = field(default_factory=threading.Event)
-    ctx: OperationContext = field(default_factory=lambda: _context())  # noqa: PLW0108 - below
-
-    async def run(
-        self, work: Callable[[AttachedFleet], Awaitable[Done]], *, works: bool = True
-    ) -> Done:
-        """Do *work* in a thread, and wait for its end, even if it is cancelled."""
-        _log_to_logging()
-        listed = database_list.of_urls(self.databases)
-        fleet = self._fleet_options()
-
-        async def open_and_work() -> Done:
-            async with open_fleet(fleet, self.ctx, listed, works=works) as opened:
-                return await work(opened)
-
-        running = _start(open_and_work)
-        waiting = asyncio.wrap_future(running)
-        try:
-            return await asyncio.shield(waiting)
-        except asyncio.CancelledError:
-            self.stopped.set()
-            await asyncio.gather(waiting, return_exceptions=True)
-            raise
-
-    async def work(
-        self, opened: AttachedFleet, chosen: RunOptions, plan_id: UUID | None
-    ) -> RunResult:
-        """Start a run, and return its result."""
+    """Open the fleet, start a run, and return its result."""
+    ctx = _context()
+    async with open_fleet(fleet, ctx, listed) as opened:
         await asyncio.to_thread(RunScripts(opened.streams()).head)
         run_id = await opened.fleet.plan(
-            self.ctx, triggered_by=self.ctx.actor, options=chosen, plan_id=plan_id
+            ctx, triggered_by=ctx.actor, options=chosen, plan_id=plan_id
         )
-        run = await self._follow(opened, run_id)
+        run = await _follow(opened, run_id, on_progress, stopped)
         items = await runs.ended(opened.catalog, run_id)
         return RunResult(
             *_counts(run),
             state=run.state.value,
             databases=[
-                DatabaseResult(one.tenant_name, one.database_name, _names(one.applied), one.error)
+                DatabaseResult(
+                    one.tenant_name,
+                    one.database_name,
+                    tuple(one.applied.split(",")) if one.applied else (),
+                    one.error,
+                )
                 for one in items
             ],
             changes=opened.changes,
         )
 
-    async def _follow(self, opened: AttachedFleet, run_id: UUID) -> MigrationRun:
-        seen_at = monotonic_seconds()
-        while not self.stopped.is_set():
-            try:
-                run = await runs.get(opened.catalog, run_id)
-            except DatabaseUnavailable:
-                if monotonic_seconds() - seen_at > opened.patience_seconds:
-                    raise
-            else:
-                seen_at = monotonic_seconds()
-                if self.on_progress is not None:
-                    self.on_progress(Progress(*_counts(run)))
-                if run.finished_at is not None or run.is_left_to_person:
-                    return run
-            await asyncio.sleep(POLL_SECONDS)
-        raise RunStopped
 
-    def _fleet_options(self) -> FleetOptions:
-        folder, state = Path(self.migrations).absolute(), str(self.state)
-        url = state if "://" in state else f"{SQLITE_PREFIX}{state}"
-        found = FleetOptions(state=url, migrations=folder, **self.options)
-        if "version_table" not in self.options and (
-            table := environment.find_version_table(folder)
-        ):
-            return replace(found, version_table=table)
-        return found
+async def _follow(
+    opened: AttachedFleet, run_id: UUID, on_progress: OnProgress | None, stopped: threading.Event
+) -> MigrationRun:
+    seen_at = monotonic_seconds()
+    while not stopped.is_set():
+        try:
+            run = await runs.get(opened.catalog, run_id)
+        except DatabaseUnavailable:
+            if monotonic_seconds() - seen_at > opened.patience_seconds:
+                raise
+        else:
+            seen_at = monotonic_seconds()
+            if on_progress is not None:
+                on_progress(Progress(*_counts(run)))
+            if run.finished_at is not None or run.is_left_to_person:
+                return run
+        await asyncio.sleep(POLL_SECONDS)
+    raise RunStopped
 
 
-def _start(work: Callable[[], Awaitable[Done]]) -> "Future[Done]":
+def _options(migrations: str | Path, state: str | Path, options: Mapping[str, Any]) -> FleetOptions:
+    folder, text = Path(migrations).absolute(), str(state)
+    url = text if "://" in text else f"{SQLITE_PREFIX}{text}"
+    table = {} if "version_table" in options else find_version_table(folder)
+    found: dict[str, Any] = {**table, **options}
+    return FleetOptions(state=url, migrations=folder, **found)
+
+
+def _start(work: Callable[[], Coroutine[Any, Any, RunResult]]) -> "Future[RunResult]":
     """Start *work* in a thread of its own, with an event loop of its own."""
-    future: Future[Done] = Future()
-
-    async def begin() -> Done:
-        return await work()
+    future: Future[RunResult] = Future()
 
     def run() -> None:
         try:
-            future.set_result(asyncio.run(begin()))
+            future.set_result(asyncio.run(work()))
         except BaseException as error:  # noqa: BLE001 - the caller gets it
             future.set_exception(error)
 
@@ -336,32 +265,8 @@ def _start(work: Callable[[], Awaitable[Done]]) -> "Future[Done]":
     return future
 
 
-def _in_thread(work: Callable[[], Awaitable[Done]]) -> Done:
-    """Return the result of *work* in a thread; Ctrl-C stops it."""
-    tasks: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
-
-    async def begin() -> Done:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.append((asyncio.get_running_loop(), task))
-        return await work()
-
-    running = _start(begin)
-    try:
-        return running.result()
-    except KeyboardInterrupt:
-        for loop, task in tasks:
-            loop.call_soon_threadsafe(task.cancel)
-        running.exception()
-        raise
-
-
 def _counts(run: MigrationRun) -> tuple[UUID, int, int, int]:
     return run.id, run.total_count, run.success_count, run.failed_count
-
-
-def _names(names: str | None) -> tuple[str, ...]:
-    return tuple(names.split(",")) if names else ()
 
 
 def _context() -> OperationContext:

@@ -15,8 +15,6 @@ from tenantry.fleet_api import (
     TenantryError,
     migrate,
     migrate_async,
-    plan,
-    undo,
 )
 from testkit import raw_sql
 from tests.acceptance.fleets import Fleet, version
@@ -122,18 +120,3 @@ class TestMigrate:
         assert {one.state for one in results} == {"success"}
         for url in urls:
             assert raw_sql.rows(url, "SELECT count(*) FROM tenantry_migration_log") == [(4,)]
-
-
-class TestPlanAndUndo:
-    def test_are_functions_too(self, fleet: Fleet):
-        urls = list(fleet.add("a", "b").values())
-        migrate(urls, "migrations")
-        add_slow(fleet, 0)
-
-        found = plan(urls, "migrations", rehearse=True)
-        run = migrate(urls, "migrations", plan_id=found.plan.id if found.plan else None)
-        undone = undo(run.run_id, urls, "migrations")
-
-        assert {one.pending_migrations for one in found.details} == {"a5_slow"}
-        assert [one.applied for one in undone.databases] == [("a5_slow",)] * 2
-        assert version(urls[0]) == [(HEAD,)]

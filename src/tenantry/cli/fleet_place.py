@@ -76,7 +76,8 @@ class FleetPlace:
         given = settings.model_fields_set
         if "tenant_version_table" not in given:
             table = environment.find_version_table(folder)
-            settings = settings.model_copy(update={"tenant_version_table": table} if table else {})
+            changed = {f"tenant_{name}": value for name, value in table.items()}
+            settings = settings.model_copy(update=changed)
         level = settings.log_level if "log_level" in given else log_level
         log.configure(log_format=settings.log_format, level=level)
         return settings

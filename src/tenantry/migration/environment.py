@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenantry.kit.errors import Unavailable
+from tenantry.migration.alembic_modules import VERSION_TABLE
 from tenantry.migration.revisions import parse
 
 BYTES_MAX = 1_000_000
+QUOTES = ("'", '"')
 
 Found = tuple[int, str, str]
 """A line, the name of a feature, and the consequence."""
@@ -76,11 +78,7 @@ _SQL = {
 
 
 class BadEnvironment(Unavailable):
-    """The version table in ``env.py`` cannot be read without executing it."""
-
-    def __init__(self, line: int, consequence: str) -> None:
-        what = consequence or "The version table is no text in the call of context.configure."
-        super().__init__(f"env.py, line {line}: {what} Or set TENANTRY_TENANT_VERSION_TABLE.")
+    """The version table of ``env.py`` cannot be read without executing it, or found."""
 
 
 @dataclass(frozen=True)
@@ -125,28 +123,19 @@ def read_environment(folder: Path, version_table: str) -> list[MissingFeature]:
     return sorted(found.values(), key=lambda one: one.line)
 
 
-def find_version_table(folder: Path) -> str | None:
-    """Return the version table that the ``env.py`` in *folder* configures; None for Alembic's.
+def find_version_table(folder: Path) -> dict[str, str]:
+    """Return the ``version_table`` that the ``env.py`` in *folder* configures; empty for Alembic's.
 
     Raises:
-        BadEnvironment: It is not a text in the call, or is in a schema of its own.
+        BadEnvironment: It is no text in the call, or is in a schema of its own.
     """
-    path, found = folder / "env.py", None
-    try:
-        with path.open("rb") as file:
-            tree = parse(file.read(BYTES_MAX))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
-    for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call)):
-        for keyword in call.keywords if ast.unparse(call.func).endswith("configure") else ():
-            value = getattr(keyword.value, "value", None)
-            if keyword.arg == "version_table_schema" and not _is_off(keyword.value):
-                raise BadEnvironment(keyword.value.lineno, _KEYWORDS["version_table_schema"])
-            if keyword.arg == "version_table":
-                if not isinstance(value, str):
-                    raise BadEnvironment(keyword.value.lineno, "")
-                found = value
-    return found
+    for one in read_environment(folder, VERSION_TABLE):
+        name, _, value = one.name.partition("=")
+        if name == "version_table" and value[:1] in QUOTES:
+            return {name: ast.literal_eval(value)}
+        if name.startswith("version_table"):
+            raise BadEnvironment(f"env.py: {one.found} {one.consequence}")
+    return {}
 
 
 def _missing(node: ast.AST, tree: ast.Module, version_table: str) -> Iterator[Found]:
