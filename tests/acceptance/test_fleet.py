@@ -7,6 +7,7 @@ import pytest
 from testkit import raw_sql
 from tests.acceptance.commands import Commands
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
+from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import HEAD
 
 NAMES = ("a1_create_customers", "a2_create_orders", "a3_add_email", "a4_fill_email")
@@ -84,11 +85,13 @@ class TestMigrate:
 
 
 class TestList:
-    def test_of_files_is_a_pattern(self, fleet: Fleet, engine: str):
-        if engine == "sqlite":
-            fleet.add("b", "a")
-            ended = fleet("migrate", "--glob", "*.db", "--json", has_list=False)
-            assert sorted(statuses(ended.data)) == ["a", "b"]
+    @on_sqlite
+    def test_of_files_is_a_pattern(self, fleet: Fleet):
+        fleet.add("b", "a")
+
+        ended = fleet("migrate", "--glob", "*.db", "--json", has_list=False)
+
+        assert sorted(statuses(ended.data)) == ["a", "b"]
 
     def test_is_read_from_standard_input_with_labels(self, fleet: Fleet):
         urls = fleet.add("a", "b")
@@ -154,6 +157,7 @@ class TestList:
         ids = {one["customerId"] for run in (first, second.data) for one in run["details"]}
         assert len(ids) == 1
 
+    @on_sqlite
     @pytest.mark.parametrize(
         ("line", "said"),
         [
@@ -173,12 +177,12 @@ class TestList:
         assert ended.status == 2
         assert said in ended.stderr
 
+    @on_sqlite
     def test_is_needed(self, fleet: Fleet):
         assert "Name the databases" in fleet("migrate", has_list=False).stderr
 
-    def test_leaves_no_password_anywhere(self, fleet: Fleet, engine: str):
-        if engine == "sqlite":
-            return
+    @on_postgresql
+    def test_leaves_no_password_anywhere(self, fleet: Fleet):
         url = fleet.add("a")["a"]
         role = f"test_{secrets.token_hex(4)}"
         name = url.rpartition("/")[2]
@@ -202,6 +206,7 @@ class TestList:
 
 
 class TestState:
+    @on_sqlite
     def test_is_named_when_it_is_missing(self, fleet: Fleet):
         ended = fleet("status", has_list=False)
 

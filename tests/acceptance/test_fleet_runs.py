@@ -35,10 +35,13 @@ def downgrade():
 """
 
 
-def add_slow(fleet: Fleet, seconds: float) -> None:
-    """Add a revision that waits in its transaction."""
-    file = fleet.project.migrations / "versions" / "a5_slow.py"
-    file.write_text(SLOWLY.format(seconds=seconds))
+def add_slow(fleet: Fleet, seconds: float, number: int = 5) -> None:
+    """Add a revision that waits in its transaction, after `HEAD` or the one before."""
+    text = (
+        SLOWLY.format(seconds=seconds).replace("a4", f"a{number - 1}").replace("a5", f"a{number}")
+    )
+    file = fleet.project.migrations / "versions" / f"a{number}_slow.py"
+    file.write_text(text if number == 5 else text.replace("slow", f"slow{number}"))
 
 
 class TestPlan:
@@ -134,7 +137,8 @@ class TestUndo:
 
         undone = fleet("undo", run)
 
-        assert undone.status != 0
+        assert undone.status == 2
+        assert "The run was made with --no-log" in undone.stderr
         assert "slow" in raw_sql.tables(fleet.urls()["a"])
 
 
@@ -233,3 +237,26 @@ class TestKills:
             applied = raw_sql.rows(url, f"SELECT revision FROM {LOG} ORDER BY position")
             assert len(applied) == len(set(applied)) == 5
             assert raw_sql.rows(url, "SELECT count(*) FROM customer") == [(2,)]
+
+    @on_postgresql
+    @pytest.mark.timeout(300)
+    def test_of_one_of_two_machines_leave_the_rest_to_the_other(self, fleet: Fleet):
+        urls = fleet.add(*"abcdefgh")
+        state = fleet.make_url("state")
+        arguments = ["fleet", "migrate", "--urls", "databases.txt", "--state", state]
+        folder = fleet.project.folder
+        fleet("migrate", "--state", state)
+
+        for number in range(5, 10):
+            add_slow(fleet, 0.3, number)
+            with running(folder, *arguments) as other:
+                with (
+                    contextlib.suppress(subprocess.TimeoutExpired),
+                    running(folder, *arguments) as program,
+                ):
+                    program.process.wait(1.6 + 0.2 * (number - 5))
+                assert other.process.wait(40) == 0, other.stderr
+            for url in urls.values():
+                assert version(url) == [(f"a{number}",)]
+                applied = raw_sql.rows(url, f"SELECT revision FROM {LOG}")
+                assert len(applied) == len(set(applied)) == number

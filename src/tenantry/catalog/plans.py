@@ -153,7 +153,7 @@ _ADD = Statement[Any](
         success_count=0,
         failed_count=0,
         **parameters("id", "planner_id", "started_at", "triggered_by", "head", "label", "retry_of"),
-        **parameters("plan_id", "undoes"),
+        **parameters("plan_id", "undoes", "has_log"),
     )
 )
 
@@ -259,6 +259,7 @@ async def add(
     retry_of: UUID | None = None,
     plan_id: UUID | None = None,
     undoes: UUID | None = None,
+    has_log: bool = True,
 ) -> None:
     """Insert a run without items, which *planner_id* adds. It is hidden until `begin`."""
     await session.execute(
@@ -272,6 +273,7 @@ async def add(
         retry_of=retry_of,
         plan_id=plan_id,
         undoes=undoes,
+        has_log=has_log,
     )
 
 

@@ -46,6 +46,8 @@ migration_run = sa.Table(
     sa.Column("max_error_rate", sa.String, nullable=True),
     # The run that it undoes.
     sa.Column("undoes", sa.Uuid, nullable=True),
+    # Whether the databases log what it applies: always, unless they are attached.
+    sa.Column("has_log", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 

@@ -85,6 +85,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
         max_error_rate: It holds after a wave if more of the answers are errors: ``"1%"``.
         undoes: The run that it undoes; None if it upgrades. Its head is `UNDO_OF` and the head of
             that run.
+        has_log: Whether the databases log what it applies. Only a run of attached ones may not.
     """
 
     id: UUID
@@ -112,6 +113,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
     check_error: str | None = None
     undoes: UUID | None = None
     max_error_rate: str | None = None
+    has_log: bool = True
 
     @property
     def held_because(self) -> str | None:

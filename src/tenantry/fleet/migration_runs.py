@@ -171,6 +171,7 @@ class Fleet:
                         retry_of=options.retry_of,
                         plan_id=draft.plan_id,
                         undoes=options.undoes,
+                        has_log=draft.scripts.streams.has_log,
                     )
                 else:
                     await plans.hold(session, run_id, self._worker.worker_id)

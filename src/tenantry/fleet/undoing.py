@@ -28,6 +28,10 @@ class NothingToUndo(Conflict):
     """There is nothing to undo: the run has applied no revision of yours that was not undone."""
 
 
+class RunNotLogged(Conflict):
+    """The run was made with --no-log, so no database says what it has applied: migrate forward."""
+
+
 async def with_undo(session: CatalogSession, options: RunOptions) -> RunOptions:
     """Return *options* with what they undo: the retry of an undo is an undo of the same run.
 
@@ -48,7 +52,8 @@ async def scripts_of(session: CatalogSession, streams: Streams, options: RunOpti
 
     Raises:
         MigrationRunNotFound: There is no run with the id in `undoes`.
-        RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: It cannot be undone.
+        RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost, RunNotLogged: It cannot
+            be undone.
         BadStream: The directory of revisions cannot be read.
     """
     if options.undoes is None:
@@ -58,6 +63,8 @@ async def scripts_of(session: CatalogSession, streams: Streams, options: RunOpti
         raise UndoOfUndo
     if run.finished_at is None:
         raise RunUnfinished
+    if not run.has_log:
+        raise RunNotLogged
     scripts = UndoScripts(streams, run.id)
     names = await run_results.applied(session, run.id)
     if not await asyncio.to_thread(scripts.check, names):
@@ -84,5 +91,7 @@ def known_scripts(run: MigrationRun, streams: Streams) -> tuple[RunScripts, bool
 
     This reads files: call it in a thread.
     """
+    if run.has_log is not streams.has_log:  # the run decides, and not this process
+        streams = replace(streams, has_log=run.has_log)
     scripts = RunScripts(streams) if run.undoes is None else UndoScripts(streams, run.undoes)
     return scripts, run.head is None or scripts.have(run.head.removeprefix(UNDO_OF))

@@ -8,7 +8,10 @@ down_revision = "0009"
 
 
 def upgrade(op: Operations) -> None:
-    """Add the mark of an attached database."""
+    """Add the mark of an attached database, and whether its log says what a run has applied."""
+    op.add_column(
+        "migration_run", sa.Column("has_log", sa.Boolean, nullable=False, server_default=sa.true())
+    )
     op.add_column(
         "tenant", sa.Column("is_attached", sa.Boolean, nullable=False, server_default=sa.false())
     )
