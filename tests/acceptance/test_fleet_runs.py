@@ -21,27 +21,25 @@ import time
 from alembic import op
 import sqlalchemy as sa
 
-revision = "a5"
-down_revision = "a4"
+revision = "{id}"
+down_revision = "{down}"
 online = True
 
 def upgrade():
-    op.execute("CREATE TABLE slow (id INTEGER PRIMARY KEY)")
-    op.execute("INSERT INTO slow VALUES (1)")
+    op.execute("CREATE TABLE {table} (id INTEGER PRIMARY KEY)")
+    op.execute("INSERT INTO {table} VALUES (1)")
     time.sleep({seconds})
 
 def downgrade():
-    op.drop_table("slow")
+    op.drop_table("{table}")
 """
 
 
 def add_slow(fleet: Fleet, seconds: float, number: int = 5) -> None:
     """Add a revision that waits in its transaction, after `HEAD` or the one before."""
-    text = (
-        SLOWLY.format(seconds=seconds).replace("a4", f"a{number - 1}").replace("a5", f"a{number}")
-    )
-    file = fleet.project.migrations / "versions" / f"a{number}_slow.py"
-    file.write_text(text if number == 5 else text.replace("slow", f"slow{number}"))
+    table = "slow" if number == 5 else f"slow{number}"
+    text = SLOWLY.format(seconds=seconds, id=f"a{number}", down=f"a{number - 1}", table=table)
+    (fleet.project.migrations / "versions" / f"a{number}_slow.py").write_text(text)
 
 
 class TestPlan:
