@@ -1,4 +1,4 @@
-"""Migrate the catalog itself. Apart from the catalog, because this imports Alembic."""
+"""Migrate the catalog itself. In its own module, because this imports Alembic."""
 
 import structlog
 
