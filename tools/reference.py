@@ -1,4 +1,4 @@
-"""Generate ``docs/reference`` from the code: settings, endpoints, errors and commands.
+"""Generate ``docs/reference`` from the code: settings, endpoints, errors, commands, lint rules.
 
 ``python -m tools.reference`` writes the pages, and the files of `tools.files`. The tests in
 ``tests/contracts`` fail if a page is out of date.
@@ -32,7 +32,7 @@ from tenantry.kit import errors
 from tenantry.kit.errors import TenantryError
 from tenantry.schemas.base import Nothing
 from tenantry.settings import PREFIX, Settings
-from tools import files, licences
+from tools import files, licences, lint_page
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 NOTICE = "<!-- Generated from the code by `make docs`; do not edit. -->"
@@ -75,6 +75,7 @@ def pages() -> dict[str, str]:
         "errors.md": _errors_page(),
         "commands.md": _commands_page(),
         "licences.md": _licences_page(),
+        "lint-rules.md": _lint_page(),
     }
 
 
@@ -101,6 +102,13 @@ def _licences_page() -> str:
         "(CycloneDX); `make audit` checks for known vulnerabilities.",
         _table(("package", "licence"), [(f"`{name}`", text) for name, text in licences.rows()]),
     )
+
+
+# Rules of the linter
+
+
+def _lint_page() -> str:
+    return _page("Lint rules", *lint_page.parts())
 
 
 # Settings

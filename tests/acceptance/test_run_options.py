@@ -386,6 +386,23 @@ class TestDryRun(WithMigrations):
         assert findings[-1]["message"].startswith("Drops pets: its data is lost")
         assert data["failed"] == 0
 
+    async def test_does_not_warn_of_what_a_comment_allows(
+        self, world: World, mine: Migrations
+    ) -> None:
+        """The same comments hold for `tenantry migrate lint`."""
+        mine.add(
+            "a1_clean",
+            "op.execute('DELETE FROM pets')  # tenantry: allow delete-without-where because new\n"
+            "    op.execute('DELETE FROM others')  # tenantry: allow delete-without-where",
+        )
+
+        (found,) = (await previewed(world))["revisions"]
+
+        assert [(one["rule"], one["table"]) for one in found["findings"]] == [
+            ("delete-without-where", "others"),
+            ("bad-allow", None),
+        ]
+
     async def test_expects_the_duration_of_earlier_tenants(
         self, world: World, mine: Migrations
     ) -> None:

@@ -45,8 +45,8 @@ class PendingRevision:
         live_reason: Why it is not recorded, such as ``imports requests``; None if it is.
         sql: Its statements, up to 100,000 characters; None if they are not recorded.
         is_cut: Whether `sql` lacks the rest.
-        findings: Hints about its statements, also about those that `sql` lacks; none if they are
-            not recorded.
+        findings: Hints about its statements, also about those that `sql` lacks; if it runs live,
+            about those before it needs the database, and about those of autocommit blocks.
         sql_sha256: A hash of all its statements in hex; None if they are not recorded.
         lost: What is lost when it is undone, as far as its statements are recorded.
     """

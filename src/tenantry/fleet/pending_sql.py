@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 import sqlalchemy as sa
 
 from tenantry.fleet.pending_revisions import PendingRevision, RunsAs
-from tenantry.migration.lint import Finding, findings_of
+from tenantry.migration.lint import Finding
+from tenantry.migration.lint_revisions import check_for_dry_run
 from tenantry.migration.recorder import Recording, Unrecorded
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied
@@ -36,26 +37,27 @@ def _read(
     scripts: RunScripts, dialect: sa.Dialect, pending: Collection[Applied]
 ) -> list[PendingRevision]:
     shown, left = list[PendingRevision](), TOTAL_CHARS_MAX
-    for one, recording, reason in scripts.recorded(dialect, pending, REVISIONS_SHOWN_MAX):
-        name, most = scripts.streams.display(one), min(left, SQL_CHARS_MAX)
-        shown.append(_pending(name, dialect, recording, reason, most))
+    for revision, recording, reason in scripts.recorded(dialect, pending, REVISIONS_SHOWN_MAX):
+        name = scripts.streams.display(Applied(revision.stream, revision.name))
+        findings = check_for_dry_run(revision, dialect, scripts.streams.user_table)
+        most = min(left, SQL_CHARS_MAX)
+        shown.append(_pending(name, (recording, reason), dialect.name, findings, most))
         left -= len(shown[-1].sql or "")
     return shown
 
 
 def _pending(
-    name: str, dialect: sa.Dialect, recording: Recording, reason: str | None, most: int
+    name: str, found: tuple[Recording, str | None], engine: str, findings: list[Finding], most: int
 ) -> PendingRevision:
-    sha256 = None
+    (recording, reason), sha256 = found, None
     if isinstance(recording, Unrecorded):
-        runs_as, sql, findings = RunsAs(recording.value), None, list[Finding]()
+        runs_as, sql = RunsAs(recording.value), None
     else:
         runs_as, sql = RunsAs.RECORDED, ";\n\n".join(one.strip() for one in recording)
         sha256 = hashlib.sha256(sql.encode()).hexdigest()
-        findings = findings_of(recording, dialect.name)
     return PendingRevision(
         revision=name,
-        engine=dialect.name,
+        engine=engine,
         runs_as=runs_as,
         live_reason=reason,
         sql=None if sql is None else sql[:most],

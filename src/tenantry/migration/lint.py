@@ -4,13 +4,14 @@ A finding is a hint: it never stops a run. A statement that cannot be parsed has
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from types import MappingProxyType
 
 from tenantry.migration import sql_text
+from tenantry.migration.lint_rules import ON_SQLITE, RULES
+from tenantry.migration.statements import Sent
 
 FINDINGS_MAX = 50
 """The findings of one revision; later ones are left out."""
@@ -23,111 +24,32 @@ Hint = tuple[str, str | None]
 """A rule, and the table that the command names."""
 
 _MAYBE_FOUND = re.compile(
-    r"alter|cluster|create|delete|drop|lock|reindex|truncate|update|vacuum", re.IGNORECASE
+    r"alter|cluster|create|delete|drop|lock|refresh|reindex|truncate|update|vacuum", re.IGNORECASE
 )
 _IF_EXISTS = (("if", "not", "exists"), ("if", "exists"))
 _KINDS_OF_TABLE = tuple(
     (one,) for one in ("global", "local", "temp", "temporary", "unlogged", "materialized")
 )
-_CONSTRAINTS = frozenset({"check", "foreign", "primary", "unique"})
+_CONSTRAINTS = frozenset({"check", "exclude", "foreign", "not", "primary", "unique"})
 _SERIALS = frozenset({"bigserial", "serial", "serial2", "serial4", "serial8", "smallserial"})
 # The others are not known, or are evaluated once, such as now().
 _VOLATILE = frozenset(
     {"clock_timestamp", "gen_random_uuid", "nextval", "random", "timeofday", "uuidv4", "uuidv7"}
     | {"uuid_generate_v1", "uuid_generate_v1mc", "uuid_generate_v4"}
 )
+_CONCURRENT = {("create",), ("drop",), ("reindex",), ("alter",)}
+_NEVER_IN_TRANSACTION = {
+    *((verb, kind) for verb in ("create", "drop") for kind in ("database", "tablespace")),
+    ("alter", "system"),
+}
+_CHECKED = {
+    ("check",): "check-without-not-valid",
+    ("foreign",): "foreign-key-without-not-valid",
+    ("not",): "set-not-null",
+}
+_REWRITES = {"logged", "unlogged", "tablespace", "access"}
 _BATCH_PREFIX = "_alembic_tmp_"
 _BATCH_CHARS_MAX = 50  # Alembic cuts the name of its temporary table
-# The names of the rules never change: programs read them. {table} is what the statement names.
-# Source: PostgreSQL manual: ALTER TABLE, CREATE INDEX, CLUSTER, LOCK, REINDEX, and 13.3.1.
-MESSAGES: Mapping[str, str] = MappingProxyType(
-    {
-        "index-without-concurrently": (
-            "Adds an index without CONCURRENTLY: writes to {table} wait until the migration "
-            "commits. Use op.create_index(..., postgresql_concurrently=True) in an "
-            "autocommit_block, in a separate revision."
-        ),
-        "column-type": (
-            "Changes the type of a column: this may rewrite {table}, and requests that use it "
-            "wait until the migration commits. Add a new column, and copy the values in batches."
-        ),
-        "column-rewrites-table": (
-            "Adds a column with a value computed for each row: {table} is rewritten, and requests "
-            "that use it wait. Add the column without it, and fill it in batches."
-        ),
-        "not-null-without-default": (
-            "Adds a NOT NULL column without a default: this fails if {table} has rows. Add a "
-            "server_default, or allow NULL."
-        ),
-        "set-not-null": (
-            "Sets NOT NULL: requests that use {table} wait while each row is checked, and the "
-            "migration fails if one has NULL. A valid CHECK (... IS NOT NULL) makes it quick."
-        ),
-        "foreign-key-without-not-valid": (
-            "Adds a foreign key without NOT VALID: writes to {table} and to the referenced table "
-            "wait while each row is checked. Use postgresql_not_valid=True, and VALIDATE "
-            "CONSTRAINT in a later run."
-        ),
-        "check-without-not-valid": (
-            "Adds a CHECK without NOT VALID: requests that use {table} wait while each row is "
-            "checked. Use postgresql_not_valid=True, and VALIDATE CONSTRAINT in a later run."
-        ),
-        "constraint-without-using-index": (
-            "Adds a constraint that builds an index: requests that use {table} wait. Create a "
-            "unique index with CONCURRENTLY first, and add the constraint with USING INDEX."
-        ),
-        "drop-table": (
-            "Drops {table}: its data is lost, and a release that still uses it fails. Drop it "
-            "when no process uses it."
-        ),
-        "drop-column": (
-            "Drops a column of {table}: its data is lost, and a release that still uses it fails. "
-            "Drop it when no process uses it."
-        ),
-        "truncate": "Truncates {table}: all of its rows are lost.",
-        "rename-table": (
-            "Renames {table}: the running release fails until it uses the new name. Add a table "
-            "or a view instead."
-        ),
-        "rename-column": (
-            "Renames a column of {table}: the running release fails until it uses the new name. "
-            "Add a new column instead."
-        ),
-        "update-without-where": (
-            "Updates every row of {table} in one transaction: other writes to them wait until the "
-            "migration commits. Update a large table in batches."
-        ),
-        "delete-without-where": (
-            "Deletes every row of {table}: the data is lost, and other writes to them wait until "
-            "the migration commits."
-        ),
-        "lock-table": (
-            "Locks {table}: requests that need a conflicting lock wait until the migration commits."
-        ),
-        "cluster": (
-            "Rewrites {table} in the order of an index: requests that use it wait until the "
-            "migration commits."
-        ),
-        "reindex-without-concurrently": (
-            "Builds indexes again without CONCURRENTLY: writes to the table, and most reads, wait. "
-            "Use REINDEX ... CONCURRENTLY in an autocommit_block."
-        ),
-        "vacuum-full": (
-            "VACUUM FULL rewrites a table while requests that use it wait, and fails in the "
-            "transaction of a migration. Use an autocommit_block, at a quiet time."
-        ),
-        "rebuilds-table": (
-            "Rebuilds {table}: every row is copied, and writes wait until the migration commits. "
-            "The data of a column that the new table lacks is lost."
-        ),
-    }
-)
-
-ON_SQLITE = frozenset(
-    {"drop-table", "drop-column", "rename-table", "rename-column", "not-null-without-default"}
-    | {"update-without-where", "delete-without-where", "rebuilds-table"}
-)
-"""The rules that apply to SQLite; all of them apply to PostgreSQL."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,26 +57,51 @@ class Finding:
     """A hint about one statement of a revision.
 
     Attributes:
-        rule: Its name, a key of `MESSAGES`.
+        rule: Its name, a key of `RULES`.
         message: What happens, and what to do instead.
-        statement_number: The place of the statement in the revision; the first is 1.
-        table: The table that the statement names, if it names one.
+        statement_number: The place of the statement, from 1; 0 if it is about the file.
+        table: The table, index, type or schema that the statement names, if it names one.
+        line: The line of the revision's file that sends it; None if it is not known.
     """
 
     rule: str
     message: str
     statement_number: int
     table: str | None
+    line: int | None = None
 
 
-def findings_of(statements: Sequence[str], engine: str) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier statements of the same run have done; the names are those of `_key`.
+
+    Attributes:
+        created: The new tables and types: they are empty, and no request uses them.
+        altered: The tables that the transaction has locked by ALTER TABLE.
+    """
+
+    created: set[str] = field(default_factory=set)
+    altered: set[str] = field(default_factory=set)
+
+
+def finding_of(rule: str, about: str | None, number: int = 0, line: int | None = None) -> Finding:
+    """Return a finding of *rule*, about a table or for a reason."""
+    message = RULES[rule].message.format(table=about or "the table")
+    table = about if RULES[rule].page else None
+    return Finding(rule=rule, message=message, statement_number=number, table=table, line=line)
+
+
+def findings_of(
+    statements: Sequence[Sent], engine: str, earlier: Earlier | None = None
+) -> list[Finding]:
     """Return the first `FINDINGS_MAX` findings about a revision.
 
     Args:
         statements: Its recorded statements; each may contain several commands.
         engine: ``sqlite`` or ``postgresql``.
+        earlier: What the revisions before it have done in the same run; it is updated.
     """
-    return list(islice(_findings(statements, engine), FINDINGS_MAX))
+    return list(islice(_findings(statements, engine, earlier or Earlier()), FINDINGS_MAX))
 
 
 def drops_of(statements: Sequence[str], engine: str) -> list[tuple[str, str | None]]:
@@ -171,23 +118,43 @@ def _drops(command: Command) -> Iterator[tuple[str, str | None]]:
             table, actions = _table(tuple(rest))
             for action in _split(actions if table else ()):
                 column, _ = _table(_without(action[1:], ("column",)))
-                if table and column and _rule_of_action(action) == "drop-column":
+                if table and column and "drop-column" in _rules_of_action(action):
                     yield table, column
 
 
-def _findings(statements: Sequence[str], engine: str) -> Iterator[Finding]:
-    commands = [one for sql in statements for one in _commands(sql, engine)]
-    created: set[str] = set()
-    for number, (command, following) in enumerate(pairwise([*commands, ()]), start=1):
-        for rule, table in _hints(command):
+def _findings(statements: Sequence[Sent], engine: str, earlier: Earlier) -> Iterator[Finding]:
+    sent = [(one, command) for one in statements for command in _commands(one.sql, engine)]
+    created = earlier.created
+    for number, ((one, command), (_, following)) in enumerate(pairwise([*sent, (Sent(""), ())]), 1):
+        for rule, table in [*_hints(command), *_in_transaction(one, command, earlier)]:
             # A new table is empty, and no request uses it.
             if (table and _key(table) in created) or (engine == "sqlite" and rule not in ON_SQLITE):
                 continue
             is_rebuilt = rule == "drop-table" and _is_rebuilt(table, following, created)
-            name = "rebuilds-table" if is_rebuilt else rule
-            message = MESSAGES[name].format(table=table or "the table")
-            yield Finding(rule=name, message=message, statement_number=number, table=table)
+            yield finding_of("rebuilds-table" if is_rebuilt else rule, table, number, one.line)
         created |= _created(command, created)
+
+
+def _in_transaction(sent: Sent, command: Command, earlier: Earlier) -> Iterator[Hint]:
+    """Yield the rules that *command* matches because it is in the transaction of a migration."""
+    if sent.is_autocommit:
+        earlier.altered.clear()
+        return
+    is_concurrent = command[:1] in _CONCURRENT and "concurrently" in command
+    if is_concurrent or command[:1] == ("vacuum",) or command[:2] in _NEVER_IN_TRANSACTION:
+        yield "not-in-transaction", None
+    match command:
+        case ("alter", "type", *rest):
+            name, action = _table(tuple(rest))
+            yield from [("enum-value-in-transaction", name)] * (action[:2] == ("add", "value"))
+        case ("update" | "delete", *rest) if "where" in _top(rest):
+            table, _ = _table(_without(tuple(rest), ("from",)))
+            yield from [("scan-after-alter", table)] * (_key(table or "") in earlier.altered)
+        case ("alter", "table", *rest):
+            table, actions = _table(tuple(rest))
+            is_scan = actions[:1] == ("validate",) and _key(table or "") in earlier.altered
+            yield from [("scan-after-alter", table)] * is_scan
+            earlier.altered.add(_key(table or ""))
 
 
 def _commands(sql: str, engine: str) -> list[Command]:
@@ -200,9 +167,9 @@ def _commands(sql: str, engine: str) -> list[Command]:
 
 
 def _created(command: Command, created: AbstractSet[str]) -> AbstractSet[str]:
-    """Return the key of the table that *command* creates, or of a created one that it renames."""
+    """Return the key of the table or type that *command* creates, or of a created one renamed."""
     match (*command[:1], *_without(command[1:], *_KINDS_OF_TABLE)):
-        case ("create", "table" | "view", *rest) if rest[:2] != ["if", "not"]:
+        case ("create", "table" | "view" | "type" | "domain", *rest) if rest[:2] != ["if", "not"]:
             table, _ = _table(tuple(rest))
             return {_key(table)} if table else set()
         case ("alter", "table", *rest):
@@ -240,17 +207,42 @@ def _hints(command: Command) -> Iterator[Hint]:
             yield from _of_alter_table(tuple(rest))
         case ("create", "index", *rest) | ("create", "unique", "index", *rest):
             yield from _of_index(tuple(rest))
-        case ("drop", "table", *rest):
-            yield from (("drop-table", table) for table in _tables(rest))
+        case ("drop", kind, *rest):
+            yield from _of_drop(kind, tuple(rest))
         case ("truncate", "table", *rest) | ("truncate", *rest):
             yield from (("truncate", table) for table in _tables(rest))
+            yield from [("cascade", table) for table in _tables(rest)[-1:] if rest[-1] == "cascade"]
         case ("lock", "table", *rest) | ("lock", *rest):
             yield from (("lock-table", table) for table in _tables(rest))
         case ("update" | "delete" as verb, *rest) if "where" not in _top(rest):
             table, _ = _table(_without(tuple(rest), ("from",), ("or", *rest[1:2])))
             yield from [(f"{verb}-without-where", table)] if table else []
+        case ("alter", "type" | "schema" | "domain" as kind, *rest):
+            name, action = _table(tuple(rest))
+            yield from [(rule, name) for rule in _rules_of_other(kind, action)]
         case _:
             yield from _of_maintenance(command)
+
+
+def _of_drop(kind: str, rest: Command) -> Iterator[Hint]:
+    names = _tables(_without(rest, ("concurrently",)))
+    rule = {"database": "drop-schema", "schema": "drop-schema", "table": "drop-table"}.get(kind)
+    if kind == "index" and rest[:1] != ("concurrently",):
+        rule = "drop-index-without-concurrently"
+    yield from ((rule, name) for name in names if rule)
+    if rest[-1:] == ("cascade",):
+        yield "cascade", names[0] if names else None
+
+
+def _rules_of_other(kind: str, action: Command) -> Iterator[str]:
+    """Yield the rule of an action on what is no table."""
+    if kind == "type" and action[:2] == ("rename", "value"):
+        yield "rename-enum-value"
+    if kind == "schema" and action[:2] == ("rename", "to"):
+        yield "rename-schema"
+    is_constraint = action[:1] == ("add",) or action[:3] == ("set", "not", "null")
+    if kind == "domain" and is_constraint and not _has(_top(action), "not", "valid"):
+        yield "domain-constraint"
 
 
 def _of_maintenance(command: Command) -> Iterator[Hint]:
@@ -263,6 +255,8 @@ def _of_maintenance(command: Command) -> Iterator[Hint]:
             yield "reindex-without-concurrently", table
         case ("vacuum", *_) if "full" in command:
             yield "vacuum-full", None
+        case ("refresh", "materialized", "view", *rest) if rest[:1] != ["concurrently"]:
+            yield "refresh-without-concurrently", _table(tuple(rest))[0]
 
 
 def _of_index(rest: Command) -> Iterator[Hint]:
@@ -276,58 +270,75 @@ def _of_index(rest: Command) -> Iterator[Hint]:
 def _of_alter_table(rest: Command) -> Iterator[Hint]:
     table, actions = _table(rest)
     for action in _split(actions if table else ()):
-        rule = _rule_of_action(action)
-        if rule:
-            yield rule, table
+        yield from ((rule, table) for rule in _rules_of_action(action))
 
 
-def _rule_of_action(action: Command) -> str | None:
-    """Return the rule that one action of ``ALTER TABLE`` matches."""
+def _rules_of_action(action: Command) -> Iterator[str]:
+    """Yield the rules that one action of ``ALTER TABLE`` matches."""
     rest = _without(action[1:], ("column",), *_IF_EXISTS)
     is_constraint = rest[:1] == ("constraint",) or bool(_CONSTRAINTS.intersection(rest[:1]))
+    found: str | None = None
     match action[:1]:
         case ("add",) if is_constraint:
-            return _rule_of_constraint(rest[2:] if rest[0] == "constraint" else rest)
+            found = _rule_of_constraint(rest[2:] if rest[0] == "constraint" else rest)
         case ("add",):
-            return _rule_of_column(rest[1:])
+            yield from _rules_of_column(rest[1:])
         case ("alter",) if not is_constraint:
-            return _rule_of_change(rest[1:])
+            found = _rule_of_change(rest[1:])
         case ("drop",) if not is_constraint:
-            return "drop-column"
+            found = "drop-column"
         case ("rename",) if not is_constraint:
-            return "rename-table" if rest[:1] == ("to",) else "rename-column"
-    return None
+            found = "rename-table" if rest[:1] == ("to",) else "rename-column"
+        case ("set",) if rest[:1] == ("schema",):
+            found = "rename-table"
+        case ("set",) if _REWRITES.intersection(rest[:1]):
+            found = "rewrites-table"
+        case ("detach",) if not {"concurrently", "finalize"} & set(action):
+            found = "detach-partition-without-concurrently"
+    yield from [found] if found else []
+    if action[:1] == ("drop",) and action[-1] == "cascade":
+        yield "cascade"
 
 
 def _rule_of_constraint(constraint: Command) -> str | None:
     kind, top = constraint[:1], _top(constraint)
-    if kind in {("check",), ("foreign",)}:
+    if kind in _CHECKED:
         is_checked = not _has(top, "not", "valid") and not _has(top, "not", "enforced")
-        name = "check" if kind == ("check",) else "foreign-key"
-        return f"{name}-without-not-valid" if is_checked else None
+        return _CHECKED[kind] if is_checked else None
+    if kind == ("exclude",):
+        return "exclusion-constraint"
     is_index = kind in {("primary",), ("unique",)}
     # An index has been built; USING INDEX TABLESPACE after the columns is another clause.
     is_built = _without(constraint[1:], ("key",))[:2] == ("using", "index")
     return "constraint-without-using-index" if is_index and not is_built else None
 
 
-def _rule_of_column(definition: Command) -> str | None:
-    """Return the rule for a new column: its type, default and constraints."""
+def _rules_of_column(definition: Command) -> Iterator[str]:
+    """Yield the rules for a new column: its type, default and constraints."""
     top = _top(definition)
     is_computed = _has(top, "as", "identity") or "stored" in top[1:]
-    if "default" in top and not is_computed:
-        default = definition[definition.index("default") :]
-        calls = {name for name, following in pairwise(default) if following == "("}
-        return "column-rewrites-table" if calls & _VOLATILE else None
-    if is_computed or _SERIALS.intersection(top[:1]):
-        return "column-rewrites-table"
-    is_required = _has(top, "not", "null") and "as" not in top
-    return "not-null-without-default" if is_required else None
+    has_default = "default" in top and not is_computed
+    default = definition[definition.index("default") :] if has_default else ()
+    calls = {name for name, following in pairwise(default) if following == "("}
+    if is_computed or (_SERIALS.intersection(top[:1]) and not has_default) or calls & _VOLATILE:
+        yield "column-rewrites-table"
+    elif not has_default and _has(top, "not", "null") and "as" not in top:
+        yield "not-null-without-default"
+    if top[:1] == ("json",):
+        yield "json-column"
+    if "unique" in top[1:] or _has(top, "primary", "key"):
+        yield "constraint-without-using-index"
+    if "check" in top[1:]:
+        yield "check-without-not-valid"
+    if "references" in top[1:] and has_default:  # without a default, PostgreSQL checks no row
+        yield "foreign-key-without-not-valid"
 
 
 def _rule_of_change(change: Command) -> str | None:
     if change[:1] == ("type",) or change[:3] == ("set", "data", "type"):
         return "column-type"
+    if change[:2] == ("set", "expression"):
+        return "rewrites-table"
     return "set-not-null" if change[:3] == ("set", "not", "null") else None
 
 

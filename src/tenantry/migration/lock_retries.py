@@ -219,7 +219,9 @@ class LockRetries:
             for table, column in drops_of(recording, dialect.name):
                 with contextlib.suppress(Exception):
                     count, is_more = execution.count_lost(table, column, LOST_ROWS_MAX)
-                    yield Loss(revision, table, column, count, is_more)
+                    yield Loss(
+                        Applied(revision.stream, revision.name), table, column, count, is_more
+                    )
 
     def rehearse(self, execution: Execution) -> Inspection:
         """Execute the pending revisions, and roll them back.

@@ -31,7 +31,7 @@ from tenantry.migration.alembic_modules import VERSION_TABLE, RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.live_code import read_source
 from tenantry.migration.revisions import Revision, execute, line_in
-from tenantry.migration.statements import TypeName
+from tenantry.migration.statements import Sent, TypeName
 
 # A revision that computes for longer than this runs live.
 RECORD_SECONDS_MAX = 2.0
@@ -102,18 +102,18 @@ def examine(
     unrecorded = Unrecorded.AUTOCOMMIT if is_autocommit else Unrecorded.LIVE
     if reason is not None:
         return unrecorded, reason
-    recordings = _in_time(
-        lambda: [_record_once(revision, dialect, version_table) for _ in range(2)]
-    )
+    recordings = in_time(lambda: [record_once(revision, dialect, version_table) for _ in range(2)])
     if recordings is None:
         return unrecorded, f"takes more than {RECORD_SECONDS_MAX:g} s to record"
-    first, second = recordings
-    if isinstance(first, str):
-        return Unrecorded.AUTOCOMMIT if first.startswith(_BLOCK) else unrecorded, first
-    return (first, None) if first == second else (unrecorded, "is different the second time")
+    (first, reason), (second, _) = recordings
+    if reason is not None:
+        return Unrecorded.AUTOCOMMIT if reason.startswith(_BLOCK) else unrecorded, reason
+    texts = tuple(one.sql for one in first)
+    is_same = texts == tuple(one.sql for one in second)
+    return (texts, None) if is_same else (unrecorded, "is different the second time")
 
 
-def _in_time(work: Callable[[], Result]) -> Result | None:
+def in_time(work: Callable[[], Result]) -> Result | None:
     """Return the result of *work*, or None after `RECORD_SECONDS_MAX`."""
     results: list[Result] = []
     thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
@@ -122,17 +122,18 @@ def _in_time(work: Callable[[], Result]) -> Result | None:
     return results[0] if results else None
 
 
-def _record_once(
-    revision: Revision, dialect: sa.Dialect, version_table: str
-) -> tuple[str, ...] | str:
-    """Return the statements of *revision*, or the reason for which it was stopped."""
+def record_once(
+    revision: Revision, dialect: sa.Dialect, version_table: str, *, in_blocks: bool = False
+) -> tuple[list[Sent], str | None]:
+    """Return the statements of *revision*, and the reason if it was stopped after them."""
     context = _RecordingContext(dialect, version_table, revision)
+    context.in_blocks = in_blocks
     attributes = set(vars(context))
     try:
         with alembic_modules.noting(partial(context.stop, "uses context of Alembic's env.py")):
             module = revision.load()
             if getattr(module, "online", False):
-                return "has online = True"
+                return [], "has online = True"
             execute(
                 revision,
                 module,
@@ -145,7 +146,7 @@ def _record_once(
         context.reason = context.reason or f"raises {type(error).__name__} without a database"
     if vars(context).keys() != attributes:  # a later revision can read what this one has set
         context.reason = context.reason or "sets an attribute of the context"
-    return context.reason or tuple(context.statements)
+    return context.statements, context.reason
 
 
 class _RecordingContext(RevisionContext):
@@ -154,9 +155,10 @@ class _RecordingContext(RevisionContext):
     def __init__(self, dialect: sa.Dialect, version_table: str, revision: Revision) -> None:
         super().__init__(dialect, None, version_table)
         self.opts["target_metadata"] = revision.metadata
-        self.statements: list[str] = []
+        self.statements: list[Sent] = []
+        self.in_blocks = self.in_block = False  # whether to record in autocommit blocks
         self.reason: str | None = None  # for which the recording was stopped
-        self._file = revision.path
+        self.file = revision.path
         self.named_type: TypeName | None = None  # that the next statement creates for a table
         del self.connection  # see `__getattr__`
         impl: Any = self.impl
@@ -171,14 +173,16 @@ class _RecordingContext(RevisionContext):
 
     @contextlib.contextmanager
     def autocommit_block(self) -> Iterator[None]:
-        """Stop the recording on PostgreSQL; SQLite needs no block."""
-        if self.dialect.name == "postgresql":
+        """Stop the recording on PostgreSQL, unless it is for the linter; SQLite needs no block."""
+        if self.dialect.name == "postgresql" and not self.in_blocks:
             self.stop(_BLOCK)
+        self.in_block = self.dialect.name == "postgresql"
         yield
+        self.in_block = False
 
     def stop(self, reason: str, *_: object) -> Any:
         """Stop the recording for a *reason*, even if the revision catches the error."""
-        line = line_in(self._file)
+        line = line_in(self.file)
         self.reason = self.reason or reason + (f" (line {line})" if line else "")
         refuse()
 
@@ -224,29 +228,30 @@ class _RecordingImpl(DefaultImpl):
         multiparams: Sequence[Mapping[str, Any]] | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> None:
+        recording = self.recording
         if isinstance(construct, str):
             construct = sa.text(construct)
         if execution_options or params or construct.get_execution_options():
-            self.recording.stop("sends options or parameters")
+            recording.stop("sends options or parameters")
         constructs = [construct]
         dialect = self.dialect
         if multiparams is not None:
             # Other drivers than psycopg may send one insert of all rows, as a trigger can see.
             is_joined = len(multiparams) > 1 and getattr(dialect, "joins_rows", False)
             if is_joined or not _are_plain(multiparams):
-                self.recording.stop("inserts rows whose text depends on the driver")
+                recording.stop("inserts rows whose text depends on the driver")
             constructs = [construct.values(**row) for row in multiparams]
         for one in constructs:
             try:
                 text = _render(one, dialect)
             except Unrecordable:
-                self.recording.stop("has a value or a construct without an equal text")
+                recording.stop("has a value or a construct without an equal text")
             if "\0" in text or _needs_guard(text, dialect.name):
-                self.recording.stop("sends a PRAGMA, or a command about the transaction")
-            if self.recording.named_type:
+                recording.stop("sends a PRAGMA, or a command about the transaction")
+            if recording.named_type:
                 text = TypeStatement(text)
-                text.named_type = self.recording.named_type
-            self.recording.statements.append(text)
+                text.named_type = recording.named_type
+            recording.statements.append(Sent(text, line_in(recording.file), recording.in_block))
 
 
 def _needs_guard(text: str, engine: str) -> bool:

@@ -146,8 +146,8 @@ class RunScripts:
 
     def recorded(
         self, dialect: sa.Dialect, wanted: Collection[Applied], most: int
-    ) -> list[tuple[Applied, Recording, str | None]]:
-        """Return the recordings of at most *most* revisions that are *wanted*, in order.
+    ) -> list[tuple[Revision, Recording, str | None]]:
+        """Return at most *most* revisions that are *wanted*, with their recordings, in order.
 
         Each has the reason for which it runs live, if it does.
 
@@ -155,9 +155,9 @@ class RunScripts:
             BadStream: The directory of revisions cannot be read.
         """
         with self._lock:
-            every = ((Applied(one.stream, one.name), one) for one in self.streams.revisions)
-            found = islice(((key, one) for key, one in every if key in wanted), most)
-            return [(key, *self._examine(one, dialect)) for key, one in found]
+            every = self.streams.revisions
+            found = islice((one for one in every if Applied(one.stream, one.name) in wanted), most)
+            return [(one, *self._examine(one, dialect)) for one in found]
 
     def _types_before(self, dialect: sa.Dialect, start: SchemaRevision) -> frozenset[TypeName]:
         """Return the types that the revisions before *start* have created for their tables."""

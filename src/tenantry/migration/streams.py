@@ -152,18 +152,20 @@ class Stream:
         """The files of the revisions and their folders."""
         return {place for one in self.revisions for place in (one.path, one.path.parent)}
 
-    def after(self, version: str) -> Sequence[Revision]:
-        """Return the revisions from *version* to the head, in Alembic's order of application.
+    def after(self, version: str, until: str | None = None) -> Sequence[Revision]:
+        """Return the revisions from *version* to *until*, in Alembic's order of application.
+
+        Without *until*, they end at the head.
 
         Raises:
             UnknownRevision: *version* is not in this stream.
             SeveralVersions: It has several revisions, and one of them includes another.
         """
-        if version == BASE:
+        if version == BASE and until is None:
             return self.revisions
         if not self.has(version):
             raise UnknownRevision(version, self.name)
-        return self._between(self.head, version)
+        return self._between(until or self.head, version or "base")
 
     def has(self, version: str) -> bool:
         """Return whether *version* is the base, or has revisions of this stream only."""

@@ -82,16 +82,14 @@ class UndoScripts(RunScripts):
 
     def recorded(
         self, dialect: sa.Dialect, wanted: Collection[Applied], most: int
-    ) -> list[tuple[Applied, Recording, str | None]]:
-        """Return the recordings of at most *most* revisions that are *wanted*, newest first."""
+    ) -> list[tuple[Revision, Recording, str | None]]:
+        """Return at most *most* *wanted* revisions with their recordings, newest first."""
         with self._lock:
             known = {one.id: one for some in self._undone.values() for one in some}
             order = [one.id for one in self._user_revisions() if one.id in known]
-            each = [
-                (Applied(one.stream, one.name), one) for one in map(known.get, order[::-1]) if one
-            ]
-            found = [(key, one) for key, one in each if key in wanted][:most]
-            return [(key, *self._examine(one, dialect)) for key, one in found]
+            each = [known[one] for one in order[::-1]]
+            found = [one for one in each if Applied(one.stream, one.name) in wanted][:most]
+            return [(one, *self._examine(one, dialect)) for one in found]
 
     def check(self, names: Collection[str]) -> bool:
         """Check that the user's revisions with these displayed names can be undone.

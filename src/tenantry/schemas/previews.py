@@ -35,8 +35,9 @@ class FindingResponse(Schema, frozen=True):
     Attributes:
         rule: The name of the rule, which stays the same in later releases.
         message: What can happen, and what to do instead.
-        statement_number: The place of the statement in the revision, from 1.
-        table: The table that the statement names; null if it names none.
+        statement_number: The place of the statement in the revision, from 1; 0 if the finding is
+            about the file.
+        table: The table, index, type or schema that the statement names; null if it names none.
     """
 
     rule: str
