@@ -13,7 +13,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.stored_plans import PlanNotFound
 from tenantry.catalog.waves import CREATION
-from tenantry.cli import migrating, options, run_options, run_reading, session
+from tenantry.cli import linting, migrating, options, run_options, run_reading, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import run_ids
 from tenantry.cli.exit_status import ExitStatus
@@ -31,6 +31,7 @@ from tenantry.schemas.migrations import MigrationDetailResponse, MigrationResult
 from tenantry.schemas.previews import MigrationPreviewResponse
 
 group = new_group("Migrate every tenant database.", reading=run_reading.group)
+group.registered_commands += linting.group.registered_commands
 
 
 class AdminUnclear(Invalid):

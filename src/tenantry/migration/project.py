@@ -82,19 +82,34 @@ def find_folder(start: Path) -> Path:
         BadProject: There is none, or its configuration cannot be read.
     """
     for parent in [start, *start.absolute().parents][: PARENTS_MAX + 1]:
-        for name in NAMES:
-            file = parent / name
-            try:
-                found = _locations(file)[0] if file.is_file() else []
-            except (OSError, ValueError, CommandError, configparser.Error) as error:
-                raise BadProject(f"{name} cannot be read: {type(error).__name__}.") from error
-            for folder in found:
-                if folder.is_dir():
-                    return folder
+        found = find_here(parent)
+        if found is not None and found[0].is_dir():
+            return found[0]
     raise BadProject(
         "There is no Alembic project here: no alembic.ini or pyproject.toml with a "
         "script_location that is a folder. Go to its folder, or use --migrations FOLDER."
     )
+
+
+def find_here(folder: Path) -> tuple[Path, str | None] | None:
+    """Return the folder of the revisions, and the URL, of the project file in *folder*; or None.
+
+    The URL is ``sqlalchemy.url``, as it is there.
+
+    Raises:
+        BadProject: Its configuration cannot be read.
+    """
+    for file in (folder / name for name in NAMES):
+        try:
+            if not file.is_file():
+                continue
+            found, _, config = _locations(file)
+            url = config.file_config.get("alembic", "sqlalchemy.url", raw=True, fallback=None)
+        except (OSError, ValueError, CommandError, configparser.Error) as error:
+            raise BadProject(f"{file.name} cannot be read: {type(error).__name__}.") from error
+        if found:
+            return next((one for one in found if one.is_dir()), found[0]), url
+    return None
 
 
 def find_mistake(folder: Path) -> str | None:

@@ -1,0 +1,50 @@
+"""Findings of the linter as SARIF 2.1.0: code hosts show them at their lines."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tenantry.kit.release import VERSION
+from tenantry.migration.lint_rules import MANUAL, RULES, Level
+
+if TYPE_CHECKING:
+    from tenantry.cli.linting import LintFinding
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note"}
+
+
+def log_of(findings: Sequence["LintFinding"]) -> dict[str, Any]:
+    """Return the log file with *findings*; one without a line is shown at line 1."""
+    rules = [
+        {
+            "id": name,
+            "shortDescription": {"text": name.replace("-", " ")},
+            "fullDescription": {"text": rule.message.format(table="the table")},
+            "defaultConfiguration": {"level": _LEVELS[rule.level]},
+            **({"helpUri": MANUAL + rule.page} if rule.page else {}),
+        }
+        for name, rule in RULES.items()
+    ]
+    driver = {"name": "Tenantry", "version": VERSION, "rules": rules}
+    results = [_result(one) for one in findings]
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+
+
+def _result(finding: "LintFinding") -> dict[str, Any]:
+    path = Path(finding.file)
+    place = {
+        "artifactLocation": {"uri": path.as_uri() if path.is_absolute() else finding.file},
+        "region": {"startLine": finding.line or 1},
+    }
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": [*RULES].index(finding.rule),
+        "level": _LEVELS[finding.level],
+        "message": {"text": finding.message},
+        "locations": [{"physicalLocation": place}],
+    }
