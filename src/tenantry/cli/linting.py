@@ -1,11 +1,9 @@
 """``tenantry migrate lint``: check revisions without a catalog and without any database."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,11 +12,12 @@ from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output, sarif
 from tenantry.kit.errors import Invalid
-from tenantry.migration import lint_revisions, project
-from tenantry.migration.alembic_modules import VERSION_TABLE
+from tenantry.migration import lint_revisions
 from tenantry.migration.lint_rules import RULES, Level
+from tenantry.migration.project import find_here
 from tenantry.migration.streams import Stream
 from tenantry.schemas.base import Schema
+from tenantry.settings import Settings
 
 group = new_group()
 
@@ -54,74 +53,44 @@ class LintReport(Schema, frozen=True):
     findings: list[LintFinding]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """The revisions to check.
-
-    Attributes:
-        folder: The Alembic directory.
-        engines: The engines for which their SQL is recorded.
-        naming: The naming convention of the ``target_metadata``.
-        version_table: The version table of the revisions.
-    """
-
-    folder: Path
-    engines: Sequence[str] = tuple(Engine)
-    naming: Mapping[Any, str] | None = None
-    version_table: str = VERSION_TABLE
-
-
-def find_source(
-    folder: Path | None, engines: Sequence[str], naming: Mapping[Any, str], version_table: str
-) -> Source:
-    """Return the revisions in *folder*; without it, those of the project in the current folder.
-
-    Without *engines*, they are for the engine of the project's URL, or for both.
-
-    Raises:
-        NoProject: There is no project in the current folder.
-        BadProject: Its configuration cannot be read.
-    """
-    url: str | None = None
-    if folder is None:
-        here = project.find_here(Path.cwd())
-        if here is None:
-            raise NoProject
-        folder, url = here
-    named = [one for one in Engine if (url or "").startswith(one[:8])]  # also postgres://
-    return Source(
-        folder=folder,
-        engines=engines or named or list(Engine),
-        naming=naming,
-        version_table=version_table,
-    )
-
-
-def check(source: Source, texts: Sequence[str]) -> LintReport:
+def check(
+    settings: Settings, texts: Sequence[str], folder: Path | None, engines: Sequence[Engine]
+) -> LintReport:
     """Return the findings about the revisions that *texts* name; see `lint_revisions.choose`.
 
+    Without a *folder*, it is that of *settings*, or of the project in the current folder; without
+    *engines*, that of the project's URL, or both.
+
     Raises:
+        NoProject, BadProject: There is no project in the current folder, or it cannot be read.
         NoSuchRevision: A text names no revision, or several.
         BadStream: The revisions cannot be read.
     """
-    stream = Stream("user", source.folder, source.naming)
-    revisions, are_together = lint_revisions.choose(stream, texts)
+    folder, url = folder or settings.tenant_migrations, ""
+    if folder is None:
+        if (here := find_here(Path.cwd())) is None:
+            raise NoProject
+        folder, url = here
+    named = [one for one in Engine if url.startswith(one[:8])]  # also postgres://
+    stream = Stream("user", folder, settings.tenant_naming_convention)
+    chosen, are_together = lint_revisions.choose(stream, texts)
     found = lint_revisions.lint(
-        revisions, source.engines, source.version_table, are_together=are_together
+        chosen,
+        engines or named or [*Engine],
+        settings.tenant_version_table,
+        are_together=are_together,
     )
-    return LintReport(
-        len(revisions),
-        [
-            LintFinding.of(
-                one.finding,
-                level=RULES[one.finding.rule].level,
-                revision=one.revision.id,
-                file=_relative(one.revision.path),
-                engines=one.engines,
-            )
-            for one in found
-        ],
-    )
+    report = [
+        LintFinding.of(
+            one,
+            level=RULES[one.rule].level,
+            revision=revision.id,
+            file=_relative(revision.path),
+            engines=on,
+        )
+        for revision, one, on in found
+    ]
+    return LintReport(len(chosen), report)
 
 
 def show(report: LintReport, *, level: Level, as_json: bool, sarif_file: Path | None) -> None:
@@ -135,16 +104,13 @@ def show(report: LintReport, *, level: Level, as_json: bool, sarif_file: Path | 
     if as_json:
         output.show_json(report)
     else:
-        columns = [output.unwrapped("Where"), "Level", output.unwrapped("Rule"), "What it does"]
-        rows = [
-            (f"{one.file}:{one.line or 1}", one.level, one.rule, one.message)
-            for one in report.findings
-        ]
-        output.show_table(columns, rows)
-        counts = Counter(one.level for one in report.findings)
-        words = ", ".join(f"{counts[one]} of level {one}" for one in Level if counts[one])
-        output.note(f"Revisions checked: {report.revision_count}. Findings: {words or 'none'}.")
-    if any(level.includes(one.level) for one in report.findings):
+        output.show_table(
+            [output.unwrapped("Where"), "Level", output.unwrapped("Rule"), "What it does"],
+            [(f"{x.file}:{x.line or 1}", x.level, x.rule, x.message) for x in report.findings],
+        )
+        output.note(f"{report.revision_count} checked, {len(report.findings)} findings.")
+    levels = [*Level]
+    if any(levels.index(one.level) <= levels.index(level) for one in report.findings):
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
 
 
@@ -153,41 +119,40 @@ def _relative(path: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
 
 
+Named = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[REVISIONS]",
+        help="Ids, files, or A:B: after A, up to B. Default: all, each by itself.",
+    ),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(help="The Alembic directory. Default: that of the settings, or alembic.ini."),
+]
+Engines = Annotated[
+    list[Engine] | None,
+    typer.Option(help="Check the SQL of this engine. Default: that of alembic.ini, or both."),
+]
+Worst = Annotated[Level, typer.Option(help="Exit with 1 after a finding of this level, or worse.")]
+SarifFile = Annotated[
+    Path | None, typer.Option("--sarif", help="Write this file for a code host (SARIF 2.1.0).")
+]
+
+
 @group.command("lint")
 def lint(
-    revisions: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[REVISIONS]",
-            help="Ids, files, or A:B: after A, up to B. Default: all, each by itself.",
-        ),
-    ] = None,
+    revisions: Named = None,
     *,
-    migrations: Annotated[
-        Path | None,
-        typer.Option(help="The Alembic directory. Default: that of the settings, or alembic.ini."),
-    ] = None,
-    engine: Annotated[
-        list[Engine] | None,
-        typer.Option(help="Check the SQL of this engine. Default: that of alembic.ini, or both."),
-    ] = None,
-    level: Annotated[
-        Level, typer.Option(help="Exit with 1 if there is a finding of this level, or worse.")
-    ] = Level.WARNING,
-    sarif_file: Annotated[
-        Path | None, typer.Option("--sarif", help="Write this file for a code host (SARIF 2.1.0).")
-    ] = None,
+    migrations: Folder = None,
+    engine: Engines = None,
+    level: Worst = Level.WARNING,
+    sarif_file: SarifFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Check the SQL of revisions, without a catalog and without any database.
 
     A comment `# tenantry: allow RULE because REASON` allows a finding.
     """
-    settings = session.configure()
-    source = find_source(
-        migrations or settings.tenant_migrations,
-        engine or [],
-        settings.tenant_naming_convention,
-        settings.tenant_version_table,
-    )
-    show(check(source, revisions or []), level=level, as_json=as_json, sarif_file=sarif_file)
+    report = check(session.configure(), revisions or [], migrations, engine or [])
+    show(report, level=level, as_json=as_json, sarif_file=sarif_file)

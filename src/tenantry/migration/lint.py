@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from tenantry.migration import sql_text
-from tenantry.migration.lint_rules import ON_SQLITE, RULES
+from tenantry.migration.lint_rules import RULES
 from tenantry.migration.statements import Sent
 
 FINDINGS_MAX = 50
@@ -87,7 +87,7 @@ class Earlier:
 def finding_of(rule: str, about: str | None, number: int = 0, line: int | None = None) -> Finding:
     """Return a finding of *rule*, about a table or for a reason."""
     message = RULES[rule].message.format(table=about or "the table")
-    table = about if RULES[rule].page else None
+    table = about if RULES[rule].url else None
     return Finding(rule=rule, message=message, statement_number=number, table=table, line=line)
 
 
@@ -128,7 +128,9 @@ def _findings(statements: Sequence[Sent], engine: str, earlier: Earlier) -> Iter
     for number, ((one, command), (_, following)) in enumerate(pairwise([*sent, (Sent(""), ())]), 1):
         for rule, table in [*_hints(command), *_in_transaction(one, command, earlier)]:
             # A new table is empty, and no request uses it.
-            if (table and _key(table) in created) or (engine == "sqlite" and rule not in ON_SQLITE):
+            if (table and _key(table) in created) or (
+                engine == "sqlite" and RULES[rule].engine != "both"
+            ):
                 continue
             is_rebuilt = rule == "drop-table" and _is_rebuilt(table, following, created)
             yield finding_of("rebuilds-table" if is_rebuilt else rule, table, number, one.line)

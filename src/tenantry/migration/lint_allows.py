@@ -1,18 +1,18 @@
 """Comments in a revision that allow what a rule is about: ``# tenantry: allow RULE because …``."""
 
-import ast
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from math import inf
 
 from tenantry.migration.lint import Finding, finding_of
 from tenantry.migration.lint_rules import BAD_ALLOW, RULES
-from tenantry.migration.revisions import parse
 
 _ALLOW = re.compile(r"\btenantry:\s*allow\b\s*(\S*)(?:\s+because\s+(\S.*))?")
+_FUNCTION = re.compile(r"^def (\w+)", re.MULTILINE)
+_BETWEEN = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Allow:
     Attributes:
         line: The line of the comment.
         fault: Why it allows nothing; None if it is well formed.
-        is_judged: Whether it must suppress a finding: not if it is about `downgrade`.
+        is_undo: Whether it is in `downgrade`.
     """
 
     line: int
@@ -30,7 +30,7 @@ class Allow:
     first: int
     last: float
     fault: str | None
-    is_judged: bool
+    is_undo: bool
 
     def covers(self, finding: Finding) -> bool:
         """Return whether it allows *finding*; one without a line, only for the whole file."""
@@ -41,62 +41,42 @@ class Allow:
 def allows_of(source: bytes) -> list[Allow]:
     """Return the comments in a revision that allow a rule, also those that are wrong.
 
-    One in a function is about the statement on its line, or after it if it is alone there. One
-    outside functions, or in the docstring of the file, is about the whole file.
+    One that begins its line without indentation, or is in the docstring of the file, is about the
+    whole file. Any other is about the statement on its line, or after it if it is alone there.
     """
     try:
-        tree = parse(source)
-        return [*_docstring(tree, source), *_comments(tree, source)]
-    except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
+        tokens = list(tokenize.tokenize(BytesIO(source).readline))
+    except (SyntaxError, ValueError, tokenize.TokenError):
         return []  # it cannot be imported
+    statements, first = list[tuple[int, float]](), 0
+    for token in tokens:
+        if token.type == tokenize.NEWLINE:
+            statements.append((first, token.start[0]))
+            first = 0
+        elif not first and token.type not in _BETWEEN:
+            first = token.start[0]
+    found: list[Allow] = []
+    for token in tokens:
+        # A text outside functions is the docstring.
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and not token.start[1]):
+            for number, text in enumerate(token.string.splitlines(), start=token.start[0]):
+                after = [one for one in statements if one[1] >= number]
+                place = after[0] if token.start[1] and after else (1, inf)
+                found += [_allow(number, one, place, source) for one in _ALLOW.finditer(text)]
+    return found
+
+
+def _allow(line: int, found: re.Match[str], place: tuple[int, float], source: bytes) -> Allow:
+    rule, reason = found.groups()
+    fault = None if reason else "it has no reason"
+    if rule not in RULES or rule == BAD_ALLOW:
+        fault = f"no rule is named {rule!r}"
+    before = "\n".join(source.decode(errors="replace").splitlines()[:line])
+    is_undo = place != (1, inf) and _FUNCTION.findall(before)[-1:] == ["downgrade"]
+    return Allow(line, rule, *place, fault, is_undo)
 
 
 def without_allowed(findings: Sequence[Finding], allows: Sequence[Allow]) -> list[Finding]:
     """Return *findings* without the allowed ones, and a finding about each comment with a fault."""
     kept = [one for one in findings if not any(allow.covers(one) for allow in allows)]
     return kept + [finding_of(BAD_ALLOW, one.fault, 0, one.line) for one in allows if one.fault]
-
-
-def _docstring(tree: ast.Module, source: bytes) -> Iterator[Allow]:
-    """Yield those in the docstring of the file."""
-    if ast.get_docstring(tree, clean=False) is None:
-        return
-    lines = source.decode(errors="replace").splitlines()[: tree.body[0].end_lineno]
-    for number, line in enumerate(lines, start=1):
-        if (found := _ALLOW.search(line)) and number >= tree.body[0].lineno:
-            yield _allow(number, found, 1, inf)
-
-
-def _comments(tree: ast.Module, source: bytes) -> Iterator[Allow]:
-    functions = [one for one in tree.body if isinstance(one, ast.FunctionDef)]
-    for token in tokenize.tokenize(BytesIO(source).readline):
-        if token.type != tokenize.COMMENT or not (found := _ALLOW.search(token.string)):
-            continue
-        line, is_alone = token.start[0], token.line.lstrip().startswith("#")
-        around = [one for one in functions if one.lineno <= line <= (one.end_lineno or 0)]
-        place = _statement(around[0], line, is_alone=is_alone) if around else (1, inf)
-        yield _allow(line, found, *place, is_judged=[one.name for one in around] != ["downgrade"])
-
-
-def _allow(
-    line: int, found: re.Match[str], first: int, last: float, *, is_judged: bool = True
-) -> Allow:
-    rule, reason = found.groups()
-    fault = None if reason else "it has no reason"
-    if rule not in RULES or rule == BAD_ALLOW:
-        fault = f"no rule is named {rule!r}"
-    return Allow(line, rule, first, last, fault, is_judged)
-
-
-def _statement(function: ast.FunctionDef, line: int, *, is_alone: bool) -> tuple[int, int]:
-    """Return the lines of the statement at *line*, without its block; or of the next one."""
-    there, after = [], []
-    for node in ast.walk(function):
-        if isinstance(node, ast.stmt):
-            body, first = getattr(node, "body", None), node.lineno
-            last = max(first, body[0].lineno - 1) if body else node.end_lineno or first
-            if first <= line <= last and not (body and is_alone):
-                there.append((first, last))
-            elif first > line:
-                after.append((first, last))
-    return max(there) if there else min(after, default=(line, line))

@@ -1,7 +1,7 @@
 """Check revisions without a database: for a dry run, and for ``tenantry migrate lint``."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -11,14 +11,14 @@ from tenantry.migration.alembic_modules import VERSION_TABLE
 from tenantry.migration.dialects import SQLITE, postgresql
 from tenantry.migration.lint import Earlier, Finding, finding_of, findings_of
 from tenantry.migration.lint_allows import allows_of, without_allowed
-from tenantry.migration.lint_rules import ON_SQLITE, RULES, RUNS_LIVE
+from tenantry.migration.lint_rules import RULES, RUNS_LIVE
 from tenantry.migration.live_code import read_source
 from tenantry.migration.recorder import RECORD_SECONDS_MAX, in_time, record_once
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import Stream
 
-# Its SQL is recorded as for this server: no database is asked.
+# The SQL is recorded as for this version: no server is asked.
 DIALECTS: dict[str, sa.Dialect] = {"postgresql": postgresql((18,)), "sqlite": SQLITE}
 
 
@@ -26,20 +26,8 @@ class NoSuchRevision(Invalid):
     """The revisions to check must be ids, files, or A:B: after A, up to B."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundIn:
-    """A finding, the revision that it is about, and the engines on which it holds."""
-
-    finding: Finding
-    revision: Revision
-    engines: list[str]
-
-
 def check(
-    revision: Revision,
-    dialect: sa.Dialect,
-    version_table: str = VERSION_TABLE,
-    earlier: Earlier | None = None,
+    revision: Revision, dialect: sa.Dialect, version_table: str, earlier: Earlier | None = None
 ) -> list[Finding]:
     """Return the findings about the statements of *revision*, as far as they are known.
 
@@ -61,89 +49,75 @@ def check_for_dry_run(revision: Revision, dialect: sa.Dialect, version_table: st
     return [one for one in kept if one.rule != RUNS_LIVE]  # a dry run says so itself
 
 
-def choose(stream: Stream, texts: Sequence[str]) -> tuple[list[Revision], bool]:
-    """Return the revisions that *texts* name, and whether they run together on new tables.
-
-    Each text is an id or its beginning, the path of a revision's file, or ``A:B``: after A, up to
-    B; without A from the base, without B to the head. Without texts, all revisions are checked,
-    each by itself: databases are not at the base.
-
-    Raises:
-        NoSuchRevision: A text names no revision, or several.
-        BadStream: The revisions cannot be read.
-    """
-    wanted: set[str] = set()
-    is_together = bool(texts)
-    for text in texts:
-        lower, colon, upper = text.partition(":")
-        if not colon:
-            wanted.add(_find(stream, text))
-            continue
-        lower, upper = lower or "base", upper or "head"
-        is_together = is_together and lower != "base"
-        start = BASE if lower == "base" else _find(stream, lower)
-        end = stream.head if upper == "head" else _find(stream, upper)
-        wanted |= {one.id for one in stream.after(start, end)}
-    return [one for one in stream.revisions if not texts or one.id in wanted], is_together
-
-
-def _find(stream: Stream, text: str) -> str:
-    path = Path(text).resolve()
-    every = stream.revisions
-    found = [one.id for one in every if text == one.id or path == one.path.resolve()]
-    found = found or [one.id for one in every if text and one.id.startswith(text)]
-    if len(found) != 1:
-        raise NoSuchRevision(f"{text!r} is {'several revisions' if found else 'no revision'}.")
-    return found[0]
-
-
 def lint(
     revisions: Sequence[Revision],
     engines: Sequence[str],
     version_table: str = VERSION_TABLE,
     *,
     are_together: bool = False,
-) -> list[FoundIn]:
-    """Return the findings about *revisions*, in order, without those that comments allow.
+) -> list[tuple[Revision, Finding, list[str]]]:
+    """Return each finding that no comment allows, with its revision and its engines, in order.
 
-    If they *are_together*, they run in one transaction on each database: what one of them has
-    created is new for the next.
+    If the *revisions* are *together*, they run in one transaction on each database: what one of
+    them has created is new for the next.
     """
+    found: dict[tuple[str, int, str, str], tuple[Revision, Finding, list[str]]] = {}
     earlier = {engine: Earlier() for engine in engines}
-    return [
-        one
-        for revision in revisions
-        for one in _lint(
-            revision,
-            {
-                engine: check(
-                    revision,
-                    DIALECTS[engine],
-                    version_table,
-                    earlier[engine] if are_together else None,
-                )
-                for engine in engines
-            },
-        )
-    ]
+    for revision in revisions:
+        allows = allows_of(revision.content)
+        on = {
+            one: check(
+                revision, DIALECTS[one], version_table, earlier[one] if are_together else None
+            )
+            for one in engines
+        }
+        every = [one for findings in on.values() for one in findings]
+        # In what was not checked, or on the other engine, it may be about something.
+        if RUNS_LIVE not in {one.rule for one in every}:
+            allows = [
+                one
+                if one.fault
+                or one.is_undo
+                or any(map(one.covers, every))
+                or (RULES[one.rule].engine == "PostgreSQL" and "postgresql" not in on)
+                else replace(one, fault="no finding of this rule is there")
+                for one in allows
+            ]
+        for engine, findings in on.items():
+            for one in sorted(without_allowed(findings, allows), key=lambda one: one.line or 0):
+                key = (revision.id, one.line or 0, one.rule, one.message)
+                found.setdefault(key, (revision, one, []))[2].append(engine)
+    return list(found.values())
 
 
-def _lint(revision: Revision, found: Mapping[str, Sequence[Finding]]) -> list[FoundIn]:
-    """Return what was *found* on each engine, with comments that allow nothing, by line."""
-    allows = allows_of(revision.content)
-    every = [one for findings in found.values() for one in findings]
-    # On the other engine, or in what was not checked, it may have been about something.
-    rules = set(RULES) if set(found) != {"sqlite"} else ON_SQLITE
-    if RUNS_LIVE not in {one.rule for one in every}:
-        allows = [
-            replace(one, fault="no finding of this rule is there")
-            if one.rule in rules and one.is_judged and not any(map(one.covers, every))
-            else one
-            for one in allows
-        ]
-    merged: dict[tuple[int, str, str], FoundIn] = {}
-    for engine, findings in found.items():
-        for one in without_allowed(findings, allows):
-            key = (one.line or 0, one.rule, one.message)
-            merged.setdefault(key, FoundIn(one, revision, [])).engines.append(engine)
-    return [merged[key] for key in sorted(merged)]
+def choose(stream: Stream, texts: Sequence[str]) -> tuple[list[Revision], bool]:
+    """Return the revisions that *texts* name, and whether they run together on older databases.
+
+    Each text is an id or its beginning, the path of a revision's file, or ``A:B``: after A, up to
+    B; without A from the base, without B to the head. Without texts, and from the base, each
+    revision is checked by itself: databases are not at the base.
+
+    Raises:
+        NoSuchRevision: A text names no revision, or several.
+        BadStream: The revisions cannot be read.
+    """
+    wanted: set[str] = set()
+    for text in texts:
+        lower, colon, upper = text.partition(":")
+        if not colon:
+            wanted.add(_find(stream, text))
+            continue
+        start = BASE if lower in {"", "base"} else _find(stream, lower)
+        end = stream.head if upper in {"", "head"} else _find(stream, upper)
+        wanted |= {one.id for one in stream.after(start, end)}
+    chosen = [one for one in stream.revisions if not texts or one.id in wanted]
+    return chosen, chosen[:1] != list(stream.revisions[:1])
+
+
+def _find(stream: Stream, text: str) -> str:
+    path, every = Path(text).resolve(), stream.revisions
+    found = [one.id for one in every if text == one.id or path == one.path.resolve()]
+    found = found or [one.id for one in every if text and one.id.startswith(text)]
+    if len(found) != 1:
+        raise NoSuchRevision(f"{text!r} is {'several revisions' if found else 'no revision'}.")
+    return found[0]

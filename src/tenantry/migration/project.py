@@ -91,10 +91,8 @@ def find_folder(start: Path) -> Path:
     )
 
 
-def find_here(folder: Path) -> tuple[Path, str | None] | None:
-    """Return the folder of the revisions, and the URL, of the project file in *folder*; or None.
-
-    The URL is ``sqlalchemy.url``, as it is there.
+def find_here(folder: Path) -> tuple[Path, str] | None:
+    """Return the folder of the revisions, and ``sqlalchemy.url``, of the project in *folder*.
 
     Raises:
         BadProject: Its configuration cannot be read.
@@ -104,7 +102,7 @@ def find_here(folder: Path) -> tuple[Path, str | None] | None:
             if not file.is_file():
                 continue
             found, _, config = _locations(file)
-            url = config.file_config.get("alembic", "sqlalchemy.url", raw=True, fallback=None)
+            url = config.file_config.get("alembic", "sqlalchemy.url", raw=True, fallback="")
         except (OSError, ValueError, CommandError, configparser.Error) as error:
             raise BadProject(f"{file.name} cannot be read: {type(error).__name__}.") from error
         if found:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenantry.kit.release import VERSION
-from tenantry.migration.lint_rules import MANUAL, RULES, Level
+from tenantry.migration.lint_rules import RULES, Level
 
 if TYPE_CHECKING:
     from tenantry.cli.linting import LintFinding
@@ -22,7 +22,7 @@ def log_of(findings: Sequence["LintFinding"]) -> dict[str, Any]:
             "shortDescription": {"text": name.replace("-", " ")},
             "fullDescription": {"text": rule.message.format(table="the table")},
             "defaultConfiguration": {"level": _LEVELS[rule.level]},
-            **({"helpUri": MANUAL + rule.page} if rule.page else {}),
+            **({"helpUri": rule.url} if rule.url else {}),
         }
         for name, rule in RULES.items()
     ]
