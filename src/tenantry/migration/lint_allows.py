@@ -22,7 +22,7 @@ class Allow:
     Attributes:
         line: The line of the comment.
         fault: Why it allows nothing; None if it is well formed.
-        is_undo: Whether it is in `downgrade`.
+        is_judged: Whether it must be about a finding: not if it has a fault, or is in `downgrade`.
     """
 
     line: int
@@ -30,7 +30,7 @@ class Allow:
     first: int
     last: float
     fault: str | None
-    is_undo: bool
+    is_judged: bool
 
     def covers(self, finding: Finding) -> bool:
         """Return whether it allows *finding*; one without a line, only for the whole file."""
@@ -73,7 +73,7 @@ def _allow(line: int, found: re.Match[str], place: tuple[int, float], source: by
         fault = f"no rule is named {rule!r}"
     before = "\n".join(source.decode(errors="replace").splitlines()[:line])
     is_undo = place != (1, inf) and _FUNCTION.findall(before)[-1:] == ["downgrade"]
-    return Allow(line, rule, *place, fault, is_undo)
+    return Allow(line, rule, *place, fault, fault is None and not is_undo)
 
 
 def without_allowed(findings: Sequence[Finding], allows: Sequence[Allow]) -> list[Finding]:

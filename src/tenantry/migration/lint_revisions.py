@@ -1,6 +1,6 @@
 """Check revisions without a database: for a dry run, and for ``tenantry migrate lint``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tenantry.kit.errors import Invalid
 from tenantry.migration.alembic_modules import VERSION_TABLE
 from tenantry.migration.dialects import SQLITE, postgresql
 from tenantry.migration.lint import Earlier, Finding, finding_of, findings_of
-from tenantry.migration.lint_allows import allows_of, without_allowed
+from tenantry.migration.lint_allows import Allow, allows_of, without_allowed
 from tenantry.migration.lint_rules import RULES, RUNS_LIVE
 from tenantry.migration.live_code import read_source
 from tenantry.migration.recorder import RECORD_SECONDS_MAX, in_time, record_once
@@ -56,38 +56,39 @@ def lint(
     *,
     are_together: bool = False,
 ) -> list[tuple[Revision, Finding, list[str]]]:
-    """Return each finding that no comment allows, with its revision and its engines, in order.
+    """Return each finding that no comment allows, with its revision and its engines, by line.
 
     If the *revisions* are *together*, they run in one transaction on each database: what one of
     them has created is new for the next.
     """
-    found: dict[tuple[str, int, str, str], tuple[Revision, Finding, list[str]]] = {}
+    result: list[tuple[Revision, Finding, list[str]]] = []
     earlier = {engine: Earlier() for engine in engines}
     for revision in revisions:
-        allows = allows_of(revision.content)
-        on = {
-            one: check(
-                revision, DIALECTS[one], version_table, earlier[one] if are_together else None
-            )
-            for one in engines
-        }
-        every = [one for findings in on.values() for one in findings]
-        # In what was not checked, or on the other engine, it may be about something.
-        if RUNS_LIVE not in {one.rule for one in every}:
-            allows = [
-                one
-                if one.fault
-                or one.is_undo
-                or any(map(one.covers, every))
-                or (RULES[one.rule].engine == "PostgreSQL" and "postgresql" not in on)
-                else replace(one, fault="no finding of this rule is there")
-                for one in allows
-            ]
+        if not are_together:
+            earlier = {engine: Earlier() for engine in engines}
+        on = {one: check(revision, DIALECTS[one], version_table, earlier[one]) for one in engines}
+        allows = _judged(allows_of(revision.content), on)
+        found: dict[tuple[int, str, str], tuple[Revision, Finding, list[str]]] = {}
         for engine, findings in on.items():
-            for one in sorted(without_allowed(findings, allows), key=lambda one: one.line or 0):
-                key = (revision.id, one.line or 0, one.rule, one.message)
+            for one in without_allowed(findings, allows):
+                key = (one.line or 0, one.rule, one.message)
                 found.setdefault(key, (revision, one, []))[2].append(engine)
-    return list(found.values())
+        result += [found[key] for key in sorted(found)]
+    return result
+
+
+def _judged(allows: Sequence[Allow], on: Mapping[str, Sequence[Finding]]) -> list[Allow]:
+    """Return *allows*, with a fault if a comment is about none of the findings on all engines."""
+    every = [one for findings in on.values() for one in findings]
+    # Else it may be about what was not checked, or about the other engine.
+    rules = {name for name, one in RULES.items() if "postgresql" in on or one.engine == "both"}
+    is_whole = RUNS_LIVE not in {one.rule for one in every}
+    return [
+        replace(one, fault="no finding of this rule is there")
+        if is_whole and one.is_judged and one.rule in rules and not any(map(one.covers, every))
+        else one
+        for one in allows
+    ]
 
 
 def choose(stream: Stream, texts: Sequence[str]) -> tuple[list[Revision], bool]:
