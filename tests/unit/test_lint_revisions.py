@@ -157,6 +157,8 @@ class TestChoose:
             (["base:head"], "a1 a2 b3"),
             (["base:a1"], "a1"),
             (["b3:head"], ""),
+            (["head:"], ""),
+            (["head"], "b3"),
         ],
     )
     def test_takes_ids_and_ranges(self, project: Project, texts: list[str], ids: str):

@@ -94,9 +94,9 @@ def _judged(allows: Sequence[Allow], on: Mapping[str, Sequence[Finding]]) -> lis
 def choose(stream: Stream, texts: Sequence[str]) -> tuple[list[Revision], bool]:
     """Return the revisions that *texts* name, and whether they run together on older databases.
 
-    Each text is an id or its beginning, the path of a revision's file, or ``A:B``: after A, up to
-    B; without A from the base, without B to the head. Without texts, and from the base, each
-    revision is checked by itself: databases are not at the base.
+    Each text is an id or its beginning, ``head``, the path of a revision's file, or ``A:B``: after
+    A, up to B; without A from the base, without B to the head. From the base, as without texts,
+    each revision is checked by itself: databases are not at the base.
 
     Raises:
         NoSuchRevision: A text names no revision, or several.
@@ -109,13 +109,15 @@ def choose(stream: Stream, texts: Sequence[str]) -> tuple[list[Revision], bool]:
             wanted.add(_find(stream, text))
             continue
         start = BASE if lower in {"", "base"} else _find(stream, lower)
-        end = stream.head if upper in {"", "head"} else _find(stream, upper)
+        end = _find(stream, upper or "head")
         wanted |= {one.id for one in stream.after(start, end)}
     chosen = [one for one in stream.revisions if not texts or one.id in wanted]
     return chosen, chosen[:1] != list(stream.revisions[:1])
 
 
 def _find(stream: Stream, text: str) -> str:
+    if text == "head":
+        return stream.head
     path, every = Path(text).resolve(), stream.revisions
     found = [one.id for one in every if text == one.id or path == one.path.resolve()]
     found = found or [one.id for one in every if text and one.id.startswith(text)]

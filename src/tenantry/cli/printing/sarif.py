@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tenantry.kit.release import VERSION
 from tenantry.migration.lint_rules import RULES, Level
@@ -15,7 +16,10 @@ _LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note"}
 
 
 def log_of(findings: Sequence["LintFinding"]) -> dict[str, Any]:
-    """Return the log file with *findings*; one without a line is shown at line 1."""
+    """Return the log file with *findings*; one without a line is shown at line 1.
+
+    Files are named from the root of the Git repository, as code hosts expect.
+    """
     rules = [
         {
             "id": name,
@@ -36,9 +40,11 @@ def log_of(findings: Sequence["LintFinding"]) -> dict[str, Any]:
 
 
 def _result(finding: "LintFinding") -> dict[str, Any]:
-    path = Path(finding.file)
+    path, here = Path(finding.file).resolve(), Path.cwd().resolve()
+    root = next((one for one in [here, *here.parents] if (one / ".git").exists()), here)
+    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else ""
     place = {
-        "artifactLocation": {"uri": path.as_uri() if path.is_absolute() else finding.file},
+        "artifactLocation": {"uri": quote(name) or path.as_uri()},
         "region": {"startLine": finding.line or 1},
     }
     return {
