@@ -57,7 +57,7 @@ OTHER_CODES = (
 
 EXIT_STATUSES = {
     ExitStatus.OK: "The command has succeeded.",
-    ExitStatus.TENANTS_FAILED: "At least one tenant failed, an archive is damaged, or `lint` has findings.",
+    ExitStatus.TENANTS_FAILED: "A tenant failed, an archive is damaged, or `lint` has findings.",
     ExitStatus.USAGE: "The command was rejected: the message says what to correct.",
     ExitStatus.UNUSABLE: "A setting, database, disk or program cannot be used: see `doctor`.",
     ExitStatus.HOLDING: "A run holds after a wave: continue or cancel it.",

@@ -11,8 +11,7 @@ from alembic.operations import Operations
 
 from tenantry.migration import lint
 from tenantry.migration.lint import FINDINGS_MAX, LINT_CHARS_MAX, Earlier, Finding
-from tenantry.migration.lint_rules import BAD_ALLOW, RULES, RUNS_LIVE
-from tenantry.migration.statements import Sent
+from tenantry.migration.lint_rules import BAD_ALLOW, RULES, RUNS_LIVE, Sent
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "lint-rules.md"
 POSTGRES, SQLITE = "postgresql", "sqlite"

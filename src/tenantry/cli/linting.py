@@ -16,7 +16,7 @@ from tenantry.migration import lint_revisions
 from tenantry.migration.lint_rules import RULES, Level
 from tenantry.migration.project import find_here
 from tenantry.migration.streams import Stream
-from tenantry.schemas.base import Schema
+from tenantry.schemas.lint import LintFinding, LintReport
 from tenantry.settings import Settings
 
 group = new_group()
@@ -31,26 +31,6 @@ class Engine(StrEnum):
 
     POSTGRESQL = "postgresql"
     SQLITE = "sqlite"
-
-
-class LintFinding(Schema, frozen=True):
-    """A finding about a revision; *file* is relative to the current folder if it is below it."""
-
-    rule: str
-    level: Level
-    message: str
-    revision: str
-    file: str
-    line: int | None
-    table: str | None
-    engines: list[str]
-
-
-class LintReport(Schema, frozen=True):
-    """The findings about revisions, in order, and how many revisions were checked."""
-
-    revision_count: int
-    findings: list[LintFinding]
 
 
 def check(

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from tenantry.migration import sql_text
-from tenantry.migration.lint_rules import RULES
-from tenantry.migration.statements import Sent
+from tenantry.migration.lint_rules import RULES, Sent
 
 FINDINGS_MAX = 50
 """The findings of one revision; later ones are left out."""

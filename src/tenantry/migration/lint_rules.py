@@ -38,6 +38,20 @@ class Rule(NamedTuple):
     url: str
 
 
+class Sent(NamedTuple):
+    """A statement that a revision sends, for the linter.
+
+    Attributes:
+        sql: Its text.
+        line: The line of the revision's file that sends it; None if it is not known.
+        is_autocommit: Whether it is in an autocommit block of PostgreSQL.
+    """
+
+    sql: str
+    line: int | None = None
+    is_autocommit: bool = False
+
+
 def _rule(level: str, engine: str, about: str, message: str, page: str) -> Rule:
     name, _, anchor = page.partition("#")
     url = f"{MANUAL}{name}.html{anchor and '#'}{anchor}" if page else ""

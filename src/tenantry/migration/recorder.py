@@ -29,9 +29,10 @@ from sqlalchemy.sql.selectable import GenerativeSelect
 from tenantry.migration import alembic_modules, sql_text
 from tenantry.migration.alembic_modules import VERSION_TABLE, RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
+from tenantry.migration.lint_rules import Sent
 from tenantry.migration.live_code import read_source
 from tenantry.migration.revisions import Revision, execute, line_in
-from tenantry.migration.statements import Sent, TypeName
+from tenantry.migration.statements import TypeName
 
 # A revision that computes for longer than this runs live.
 RECORD_SECONDS_MAX = 2.0

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 from uuid import UUID
 
 from tenantry.migration.revisions import Revision
@@ -35,20 +34,6 @@ class Statement:
     revision: str | None = None
     is_last: bool = False
     named_type: TypeName | None = None
-
-
-class Sent(NamedTuple):
-    """A statement that a revision sends, for the linter.
-
-    Attributes:
-        sql: Its text.
-        line: The line of the revision's file that sends it; None if it is not known.
-        is_autocommit: Whether it is in an autocommit block of PostgreSQL.
-    """
-
-    sql: str
-    line: int | None = None
-    is_autocommit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

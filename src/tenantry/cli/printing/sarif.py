@@ -2,20 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from tenantry.kit.release import VERSION
 from tenantry.migration.lint_rules import RULES, Level
-
-if TYPE_CHECKING:
-    from tenantry.cli.linting import LintFinding
+from tenantry.schemas.lint import LintFinding
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note"}
 
 
-def log_of(findings: Sequence["LintFinding"]) -> dict[str, Any]:
+def log_of(findings: Sequence[LintFinding]) -> dict[str, Any]:
     """Return the log file with *findings*; one without a line is shown at line 1.
 
     Files are named from the root of the Git repository, as code hosts expect.
@@ -39,7 +37,7 @@ def log_of(findings: Sequence["LintFinding"]) -> dict[str, Any]:
     }
 
 
-def _result(finding: "LintFinding") -> dict[str, Any]:
+def _result(finding: LintFinding) -> dict[str, Any]:
     path, here = Path(finding.file).resolve(), Path.cwd().resolve()
     root = next((one for one in [here, *here.parents] if (one / ".git").exists()), here)
     name = path.relative_to(root).as_posix() if path.is_relative_to(root) else ""
