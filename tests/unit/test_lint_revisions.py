@@ -6,6 +6,7 @@ from textwrap import indent
 import pytest
 
 from tenantry.migration.dialects import SQLITE, postgresql
+from tenantry.migration.lint_allows import FINDINGS_MAX
 from tenantry.migration.lint_revisions import NoSuchRevision, check_for_dry_run, choose, lint
 from tenantry.migration.streams import Stream
 
@@ -135,6 +136,23 @@ class TestFindings:
         project.rules()
 
         assert capfd.readouterr() == ("", "")
+
+    def test_are_one_for_equal_statements_of_a_line(self, project: Project):
+        project.add("a1", f"for _ in range(2):\n    {DROP}")
+
+        chosen, _ = choose(project.stream(), [])
+
+        assert [(one.rule, on) for _, one, on in lint(chosen, BOTH)] == [("drop-table", BOTH)]
+
+    def test_have_a_limit_after_what_is_allowed(self, project: Project):
+        many = 'for one in range(99):\n    op.drop_table(f"a{one}")'
+        project.add("a1", f"{many}\n{DROP}")
+        project.add("a2", f"{many}  {ALLOW}\n{DROP}")
+
+        found = project.found()
+
+        assert [one[0] for one in found] == ["a1"] * FINDINGS_MAX + ["a2"]
+        assert found[-1] == ("a2", "drop-table", DROP)
 
 
 class TestChoose:

@@ -7,13 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from tenantry.migration import sql_text
 from tenantry.migration.lint_rules import RULES, Sent
-
-FINDINGS_MAX = 50
-"""The findings of one revision; later ones are left out."""
 
 LINT_CHARS_MAX = 100_000
 """A longer statement is not parsed: a megabyte takes seconds, and is data."""
@@ -93,14 +90,14 @@ def finding_of(rule: str, about: str | None, number: int = 0, line: int | None =
 def findings_of(
     statements: Sequence[Sent], engine: str, earlier: Earlier | None = None
 ) -> list[Finding]:
-    """Return the first `FINDINGS_MAX` findings about a revision.
+    """Return the findings about a revision.
 
     Args:
         statements: Its recorded statements; each may contain several commands.
         engine: ``sqlite`` or ``postgresql``.
         earlier: What the revisions before it have done in the same run; it is updated.
     """
-    return list(islice(_findings(statements, engine, earlier or Earlier()), FINDINGS_MAX))
+    return list(_findings(statements, engine, earlier or Earlier()))
 
 
 def drops_of(statements: Sequence[str], engine: str) -> list[tuple[str, str | None]]:

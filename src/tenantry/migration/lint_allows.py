@@ -10,6 +10,9 @@ from math import inf
 from tenantry.migration.lint import Finding, finding_of
 from tenantry.migration.lint_rules import BAD_ALLOW, RULES
 
+FINDINGS_MAX = 50
+"""The findings of one revision that no comment allows; later ones are left out."""
+
 _ALLOW = re.compile(r"\btenantry:\s*allow\b\s*(\S*)(?:\s+because\s+(\S.*))?")
 _FUNCTION = re.compile(r"^def (\w+)", re.MULTILINE)
 _BETWEEN = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
@@ -77,6 +80,8 @@ def _allow(line: int, found: re.Match[str], place: tuple[int, float], source: by
 
 
 def without_allowed(findings: Sequence[Finding], allows: Sequence[Allow]) -> list[Finding]:
-    """Return *findings* without the allowed ones, and a finding about each comment with a fault."""
+    """Return the first *findings* that are not allowed, and one about each comment with a fault."""
     kept = [one for one in findings if not any(allow.covers(one) for allow in allows)]
-    return kept + [finding_of(BAD_ALLOW, one.fault, 0, one.line) for one in allows if one.fault]
+    return kept[:FINDINGS_MAX] + [
+        finding_of(BAD_ALLOW, one.fault, 0, one.line) for one in allows if one.fault
+    ]

@@ -68,12 +68,12 @@ def lint(
             earlier = {engine: Earlier() for engine in engines}
         on = {one: check(revision, DIALECTS[one], version_table, earlier[one]) for one in engines}
         allows = _judged(allows_of(revision.content), on)
-        found: dict[tuple[int, str, str], tuple[Revision, Finding, list[str]]] = {}
+        found: dict[tuple[int, str, str], tuple[Finding, dict[str, None]]] = {}
         for engine, findings in on.items():
             for one in without_allowed(findings, allows):
                 key = (one.line or 0, one.rule, one.message)
-                found.setdefault(key, (revision, one, []))[2].append(engine)
-        result += [found[key] for key in sorted(found)]
+                found.setdefault(key, (one, {}))[1][engine] = None
+        result += [(revision, found[key][0], [*found[key][1]]) for key in sorted(found)]
     return result
 
 
