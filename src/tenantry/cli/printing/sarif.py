@@ -22,7 +22,7 @@ def log_of(findings: Sequence[LintFinding]) -> dict[str, Any]:
         {
             "id": name,
             "shortDescription": {"text": name.replace("-", " ")},
-            "fullDescription": {"text": rule.message.format(table="the table")},
+            "fullDescription": {"text": rule.message.format(table="…")},
             "defaultConfiguration": {"level": _LEVELS[rule.level]},
             **({"helpUri": rule.url} if rule.url else {}),
         }
