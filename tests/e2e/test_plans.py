@@ -2,6 +2,7 @@
 
 import re
 
+import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -11,6 +12,8 @@ from tests.e2e.stage import ADMIN
 from tests.e2e.steps import go, sign_in
 
 pytestmark = pytest.mark.timeout(150)
+
+PASSING, BROKEN = (15, 16), 17  # tenants that other tests leave alone
 
 DEPLOYED = """
 from alembic import op
@@ -60,3 +63,39 @@ class TestPlan:
 
     def _migrate(self, page: Page) -> None:
         page.get_by_role("button", name=re.compile("^Migrate")).click()
+
+
+class TestRehearsal:
+    def test_says_what_passed_and_what_would_fail(
+        self, context: BrowserContext, fleet: Fleet, api: httpx.Client
+    ):
+        """By cause, with the slowest tenants and an estimate; those that passed are migrated."""
+        for place in (*PASSING, BROKEN):
+            fleet.tenants[place].fall_behind()
+        fleet.tenants[BROKEN].run("CREATE TABLE invoices (id INTEGER PRIMARY KEY)")
+        for place in (*PASSING, BROKEN):
+            path = f"/api/admin/tenants/{fleet.tenants[place].id}"
+            api.patch(path, json={"labels": {"rehearsed": "yes"}}).raise_for_status()
+        watched = Watched(context.new_page(), fleet.url)
+        page = watched.page
+        sign_in(page, fleet.url)
+        go(page, "#/runs/plan?where=rehearsed%3Dyes&rehearse=true", "Plan a run")
+        with page.expect_response("**/migrate-all") as answered:
+            page.get_by_role("button", name="Show the plan").click()
+        plan = page.get_by_role("region", name="The plan")
+        expect(plan).to_contain_text(
+            re.compile(r"Rehearsed on .*: 2 passed, 0 already .* 1 failed")
+        )
+        found = answered.value.json()["data"]
+        slowest = page.get_by_role("table", name="The slowest tenants").locator("tbody tr")
+        expect(slowest).to_contain_text([one["tenant"] for one in found["slowest"]])
+        expect(plan).to_contain_text("By the rehearsal, one process needs about")
+        causes = page.get_by_role("table", name="Failures by cause").locator("tbody tr")
+        expect(causes).to_have_count(1)
+        expect(causes).to_contain_text("table … already exists")
+        assert violations(page) == []
+        page.get_by_role("button", name="Migrate the 2 that passed").click()
+        expect(page.locator(".head .badge")).to_have_text("succeeded", timeout=60_000)
+        expect(page.get_by_role("main")).to_contain_text("2 of 2 tenants")
+        fleet.tenants[BROKEN].run("DROP TABLE invoices")
+        watched.check()

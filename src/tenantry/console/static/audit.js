@@ -1,9 +1,9 @@
 // The audit log: who changed what, newest first.
 
 import { ADMINS, AUDIT_LOG, get, TENANTS } from "./api.js";
-import { el } from "./dom.js";
+import { el, onPause } from "./dom.js";
 import { now } from "./format.js";
-import { field, input, onPause, select } from "./forms.js";
+import { field, input, select } from "./forms.js";
 import { listing } from "./listing.js";
 import { cut, shortId, time } from "./widgets.js";
 

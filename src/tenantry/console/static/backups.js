@@ -2,8 +2,8 @@
 
 import { ARCHIVES, BACKUPS, send } from "./api.js";
 import { ask, confirm } from "./dialogs.js";
-import { el } from "./dom.js";
-import { field, input, onPause } from "./forms.js";
+import { el, onPause } from "./dom.js";
+import { field, input } from "./forms.js";
 import { bytes, plural } from "./format.js";
 import { jobs } from "./jobs.js";
 import { listing } from "./listing.js";

@@ -4,6 +4,7 @@ import { BACKUPS, send, TENANTS } from "./api.js";
 import { chooser } from "./choosing.js";
 import { confirm } from "./dialogs.js";
 import { plural } from "./format.js";
+import { labelMany } from "./labels.js";
 import { go } from "./router.js";
 import { planOf } from "./selection.js";
 import { announce } from "./widgets.js";
@@ -13,10 +14,14 @@ import { announce } from "./widgets.js";
  *
  * @param {{idOf?: (row: any) => string, nameOf?: (row: any) => string,
  *   every?: () => Promise<any[]>, changed?: () => any}} [options] `changed` is called after
- *   tenants were suspended.
+ *   tenants were suspended or labelled.
  */
 export function tenantChooser(options = {}) {
   const { idOf = (row) => row.id, nameOf = (row) => row.name, every, changed } = options;
+  const changedAll = () => {
+    made.clear();
+    return changed?.();
+  };
   const made = chooser({
     noun: "tenant",
     keyOf: idOf,
@@ -25,7 +30,8 @@ export function tenantChooser(options = {}) {
     actions: [
       ["Plan a run…", (ids) => go(planOf(ids))],
       ["Back up", (ids) => backUp(ids, made.clear)],
-      ["Suspend…", (ids) => suspend(ids, made.clear, changed)],
+      ["Label…", (ids) => labelMany(ids, changedAll)],
+      ["Suspend…", (ids) => suspend(ids, changedAll)],
     ],
   });
   return made;
@@ -37,7 +43,7 @@ async function backUp(ids, done) {
   announce(`${plural(count, "backup")} queued.`);
 }
 
-function suspend(ids, done, changed) {
+function suspend(ids, done) {
   const number = plural(ids.length, "tenant");
   const text =
     `Requests with credentials of ${ids.length === 1 ? "this tenant" : "these tenants"} are ` +
@@ -46,8 +52,7 @@ function suspend(ids, done, changed) {
     for (const id of ids) {
       await send("PATCH", `${TENANTS}/${encodeURIComponent(id)}`, { isActive: false });
     }
-    done();
-    await changed?.();
+    await done();
     announce(`${number} suspended.`);
   });
 }

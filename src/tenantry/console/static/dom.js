@@ -1,6 +1,7 @@
 // Elements without markup: every text becomes a text node, never HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
+const TYPING_PAUSE_MS = 200;
 
 /** Return the element with an id, which must exist. */
 export const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -86,6 +87,16 @@ export function focusLike(root, mark) {
     place.setAttribute("tabindex", "-1");
   }
   place.focus({ preventScroll: true });
+}
+
+/** Call back with the text of a control when typing pauses. */
+export function onPause(control, act) {
+  /** @type {number|undefined} */
+  let typing;
+  control.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => act(control.value), TYPING_PAUSE_MS);
+  });
 }
 
 function filled(element, attributes, children) {

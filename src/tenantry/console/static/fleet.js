@@ -1,6 +1,6 @@
 // The fleet: every tenant as a cell of a map, and the totals as its filters.
 
-import { get, latestOf, SCHEMA_STATUS, TENANT_MAP, TENANTS } from "./api.js";
+import { get, SCHEMA_STATUS, TENANT_MAP } from "./api.js";
 import { el, fill } from "./dom.js";
 import { homePanels } from "./home.js";
 import { isMatch, toolbar, zoomButtons } from "./fleet_filters.js";
@@ -11,12 +11,13 @@ import { hoverCard, sidePanel } from "./map_panel.js";
 import { keepQuery } from "./router.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
 import { countsOf, shares, stateOnMap, STATES } from "./states.js";
+import { serviceMatches } from "./where.js";
 import { complain, failure, heading, linkButton, section, speak } from "./widgets.js";
 
 const CELLS_MAX = 100_000;
 // A larger fleet is not read again while a run is running.
 const REFRESHED_MAX = 5_000;
-const FILTERS = ["state", "search", "server", "revision", "cause"];
+const FILTERS = ["state", "search", "where", "server", "revision", "cause"];
 
 /** Show the fleet. */
 export async function view({ query, signal }) {
@@ -35,7 +36,7 @@ function fleetPage(status, first, query, signal, home) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   let tenants = first.items;
   let now = status;
-  let found = /** @type {Set<string>} */ (new Set()); // by the service: databases
+  const service = serviceMatches(signal);
   const card = hoverCard();
   const panel = sidePanel(signal);
   const grid = cellGrid("Map of the fleet", {
@@ -50,7 +51,6 @@ function fleetPage(status, first, query, signal, home) {
   const matches = matchList(() => refresh());
   const trouble = el("div");
   const matched = el("p", { class: "hint", role: "status" });
-  const next = latestOf(signal);
 
   const moving = () =>
     new Set(unfinishedRuns().flatMap((run) => (run.inWork ?? []).map((one) => one.customerId)));
@@ -66,11 +66,11 @@ function fleetPage(status, first, query, signal, home) {
 
   function draw() {
     inWork = moving();
-    const isFiltered = FILTERS.some((name) => filters[name] !== "");
+    const isFiltered = FILTERS.some((name) => filters[name] !== "") && !service.isReading(filters);
     const chosen = isFiltered ? new Set() : null;
     const states = tenants.map((tenant, index) => {
       const state = stateOf(tenant);
-      if (chosen !== null && isMatch(tenant, state, filters, found)) {
+      if (chosen !== null && isMatch(tenant, state, filters, service)) {
         chosen.add(index);
       }
       return state;
@@ -92,24 +92,20 @@ function fleetPage(status, first, query, signal, home) {
     Object.assign(filters, changed);
     controls.sync(filters);
     keepQuery(filters);
-    found = new Set();
     draw();
-    if (filters.search !== "") {
-      await findByService();
-    }
+    await askService();
     speak(matched.textContent ?? "");
   }
 
-  async function findByService() {
-    const ours = next();
+  async function askService() {
     try {
-      const query = { search: filters.search, pageSize: 100 };
-      const page = await get(TENANTS, { query, signal: ours });
-      found = new Set(page.items.map((one) => one.id));
-      draw();
-    } catch {
-      // The names that match are shown.
+      await service.read(filters);
+    } catch (error) {
+      if (error.name !== "AbortError" && !controls.refuses(error)) {
+        explain(error);
+      }
     }
+    draw();
   }
 
   /** Read the rest of the map. What is shown already stays until all of it is read again. */
@@ -150,7 +146,7 @@ function fleetPage(status, first, query, signal, home) {
         await readAll(await get(TENANT_MAP, { signal }));
       }
       fill(trouble);
-      draw();
+      await askService();
     } catch (error) {
       explain(error);
     }
@@ -170,9 +166,7 @@ function fleetPage(status, first, query, signal, home) {
   controls.offer(tenants);
   draw();
   const whole = readAll(first).catch(explain);
-  if (filters.search !== "") {
-    findByService();
-  }
+  askService();
   const plan = linkButton("#/runs/plan", "Plan a run", "primary");
   return [
     heading("Fleet", driftButton(signal, refresh), plan),

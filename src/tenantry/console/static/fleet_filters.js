@@ -1,13 +1,15 @@
 // The controls of the map of the fleet: its filters, and the size of its cells.
 
-import { el, fill } from "./dom.js";
-import { field, input, onPause, select } from "./forms.js";
+import { el, fill, onPause } from "./dom.js";
+import { field, input, select } from "./forms.js";
+import { whereField } from "./where.js";
 import { button } from "./widgets.js";
 
 /** Return whether a tenant of the map matches the filters. */
-export function isMatch(tenant, state, filters, found) {
+export function isMatch(tenant, state, filters, service) {
   const text = filters.search.trim().toLowerCase();
   return (
+    service.isSelected(tenant.id) &&
     (filters.state === "" || filters.state === state) &&
     (filters.server === "" || filters.server === tenant.server) &&
     (filters.revision === "" || filters.revision === tenant.revision) &&
@@ -15,7 +17,7 @@ export function isMatch(tenant, state, filters, found) {
     (text === "" ||
       tenant.name.toLowerCase().includes(text) ||
       tenant.id === text ||
-      found.has(tenant.id))
+      service.isFound(tenant.id))
   );
 }
 
@@ -35,6 +37,7 @@ export function toolbar(filters, set) {
   const places = Object.fromEntries(
     Object.entries(lists).map(([name, list]) => [name, field(labels[name], list)]),
   );
+  const where = whereField(filters.where, (text) => set({ where: text }));
   onPause(search, (text) => set({ search: text }));
   for (const [name, list] of Object.entries(lists)) {
     list.addEventListener("change", () => set({ [name]: list.value }));
@@ -66,15 +69,17 @@ export function toolbar(filters, set) {
     if (document.activeElement !== search) {
       search.value = now.search;
     }
+    where.control.value = now.where;
   }
 
   const element = el(
     "search",
     { class: "toolbar" },
     field("Search", search),
+    where.element,
     Object.values(places),
   );
-  return { element, offer, sync };
+  return { element, offer, sync, refuses: where.refuses };
 }
 
 /** Buttons that change the size of the cells of a grid. */

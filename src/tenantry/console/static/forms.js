@@ -3,10 +3,8 @@
 import { all, el, fill } from "./dom.js";
 import { button, notice } from "./widgets.js";
 
-const TYPING_PAUSE_MS = 200;
-
 // The codes of errors that concern a member without naming it, such as `tenant_name_in_use`.
-const CODE = /(name|email)(?:_in_use)?$/;
+const CODE = /(name|email|labels)(?:_in_use)?$/;
 
 let lastId = 0;
 
@@ -44,16 +42,6 @@ export function newPassword(label) {
     input("password", { type: "password", required: true, autocomplete: "new-password" }),
     "Short and common passwords are rejected.",
   );
-}
-
-/** Call back with the text of a control when typing pauses. */
-export function onPause(control, act) {
-  /** @type {number|undefined} */
-  let typing;
-  control.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(() => act(control.value), TYPING_PAUSE_MS);
-  });
 }
 
 /** A choice of one; `options` are pairs of a value and its text. */
@@ -123,7 +111,8 @@ export function form(fields, { action, cancel, kind = "primary" }, submit) {
     }
     // A disabled button would lose the focus.
     submitter.setAttribute("aria-busy", "true");
-    clear(made, problem);
+    fill(problem);
+    clear(made);
     try {
       await submit(new FormData(made));
     } catch (error) {
@@ -138,7 +127,8 @@ export function form(fields, { action, cancel, kind = "primary" }, submit) {
 
 /** Check the required fields; show the first problem and focus its field. */
 function isComplete(made, problem) {
-  clear(made, problem);
+  fill(problem);
+  clear(made);
   const control = controlsOf(made).find((one) => !one.checkValidity());
   if (control === undefined) {
     return true;
@@ -166,6 +156,9 @@ function mark(control, text, problem) {
   lastId += 1;
   const id = `problem-${lastId}`;
   const place = control.closest(".field") ?? problem;
+  if (control.hasAttribute("aria-invalid")) {
+    clear(place);
+  }
   place.append(el("p", { id, class: "alarm", role: "alert" }, text));
   const described = control.getAttribute("aria-describedby") ?? "";
   control.dataset.described = described;
@@ -174,8 +167,16 @@ function mark(control, text, problem) {
   control.focus();
 }
 
-function clear(made, problem) {
-  fill(problem);
+/** Show below a control, in its field, what is wrong with it; null removes that. */
+export function explain(control, text) {
+  const place = control.closest(".field");
+  clear(place);
+  if (text !== null) {
+    mark(control, text.replace(/^`\w+`/, labelOf(control)), place);
+  }
+}
+
+function clear(made) {
   for (const shown of all(".alarm", made)) {
     shown.remove();
   }

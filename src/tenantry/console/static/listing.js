@@ -9,20 +9,24 @@ import { loadInto, section, skeleton } from "./widgets.js";
 const PAGE_SIZE_MAX = 100; // of the API
 // A longer list is in the order of the service: only all of its rows can be sorted.
 const SORTED_MAX = 1000;
+const REFUSED = "Nothing is listed: see the field above.";
 
 /**
  * @param {string} title
  * @param {{path: string, columns: Column[], empty: string, signal: AbortSignal,
- *   pageSize?: number, query?: () => Object<string, any>, loaded?: (found: any) => any,
+ *   pageSize?: number, sortedMax?: number, refuses?: (error: any) => boolean,
+ *   query?: () => Object<string, any>, loaded?: (found: any) => any,
  *   filters?: Object<string, string>, choice?: any, actions?: any[], above?: any[]}} options
  *   `pageSize` only if the list has pages; `loaded` receives each response, and returns whether
- *   the list must be drawn again. `filters` are kept in the address, with the page, and sent.
+ *   the list must be drawn again. `refuses` shows an error of the filters elsewhere, and returns
+ *   whether it has. `filters` are kept in the address, with the page, and sent.
  * @returns {{element: HTMLElement, results: HTMLElement, reload: () => Promise<void>,
  *   first: () => Promise<void>, every: (most: number) => Promise<any[]>}} `results` is the
  *   list without its heading; `every` reads the first rows that match.
  */
 export function listing(title, options) {
   const { path, columns, empty, signal, pageSize, choice = null, filters = null } = options;
+  const { sortedMax = SORTED_MAX } = options;
   const body = el("div", { class: "results" }, skeleton());
   const next = latestOf(signal);
   const view = viewOf(title);
@@ -48,10 +52,17 @@ export function listing(title, options) {
     shown = page;
     const ours = next();
     body.setAttribute("aria-busy", "true");
-    await loadInto(body, ours, () => read(page, ours));
+    await loadInto(body, ours, () => read(page, ours).catch(refuse));
     if (!ours.aborted) {
       body.removeAttribute("aria-busy");
     }
+  }
+
+  function refuse(error) {
+    if (!options.refuses?.(error)) {
+      throw error;
+    }
+    fill(body, el("p", { class: "empty" }, REFUSED));
   }
 
   async function read(page, ours) {
@@ -61,11 +72,11 @@ export function listing(title, options) {
       await turn(found.totalPages);
       return;
     }
-    const isSortable = !pageSize || found.totalCount <= SORTED_MAX;
+    const isSortable = !pageSize || found.totalCount <= sortedMax;
     let draw;
     if (!pageSize || (view.by !== null && isSortable)) {
       const isWhole = !pageSize || found.totalPages <= 1;
-      const rows = isWhole ? found.items : await every(SORTED_MAX, ours);
+      const rows = isWhole ? found.items : await every(sortedMax, ours);
       const sorted = pageSize ? () => turn(1) : undefined;
       draw = () => fill(body, table(title, columns, rows, empty, { pageSize, choice, sorted }));
     } else {

@@ -2,9 +2,8 @@
 
 import { get, RUNS, latestOf, TENANTS } from "./api.js";
 import { dialog } from "./dialogs.js";
-import { all, el, fill } from "./dom.js";
+import { all, el, fill, onPause } from "./dom.js";
 import { localTime } from "./format.js";
-import { onPause } from "./forms.js";
 
 const FOUND_MAX = 8;
 const ACTIONS = [

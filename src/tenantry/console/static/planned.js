@@ -2,13 +2,12 @@
 
 import { MIGRATE_ALL, send } from "./api.js";
 import { el } from "./dom.js";
-import { count, duration, plural } from "./format.js";
+import { count, duration } from "./format.js";
 import { pendingSql } from "./pending_sql.js";
-import { remedyOf } from "./remedies.js";
+import { CAUSES, ERRORS, PATHS, SLOWEST } from "./plan_columns.js";
 import { go } from "./router.js";
-import { badge } from "./states.js";
 import { table } from "./table.js";
-import { actionRow, button, facts, notice, section, shortId, tenantLink, time } from "./widgets.js";
+import { actionRow, button, facts, notice, section, shortId, time } from "./widgets.js";
 import { actionOf, budgetInWords, summaryOf, wavesInWords } from "./words.js";
 
 const NOT_STORED =
@@ -43,10 +42,12 @@ export function planned(found, plan, wanted) {
       "p",
       {},
       [
-        wavesInWords(wanted.waves?.join(",") ?? "", found.total),
+        wavesInWords(wanted.waves?.join("\n") ?? "", found.total),
         budgetInWords(String(wanted.maxFailures ?? "")),
         found.expectedMs !== null &&
           `By earlier runs, one process needs about ${duration(found.expectedMs / 1000)}.`,
+        plan?.estimatedMs != null &&
+          `By the rehearsal, one process needs about ${duration(plan.estimatedMs / 1000)}.`,
       ]
         .filter(Boolean)
         .join(" "),
@@ -61,6 +62,7 @@ export function planned(found, plan, wanted) {
     table("Pending work by path", PATHS, pathsOf(found, plan), "No tenants are selected."),
     found.revisions.length > 0 && el("h3", {}, "Pending revisions"),
     pendingSql(found.revisions),
+    slowestOf(plan),
     failed.length > 0 && [
       plan !== null && [
         el("h3", {}, "Failures by cause"),
@@ -85,7 +87,8 @@ export function storedPlan(plan) {
     expectedMs: null,
   };
   const [waves, maxFailures] = [plan.waves ?? undefined, plan.maxFailures ?? undefined];
-  return planned(found, plan, { waves, hold: plan.hold, maxFailures });
+  const { hold, maxErrorRate } = plan;
+  return planned(found, plan, { waves, hold, maxFailures, maxErrorRate });
 }
 
 function planFacts(plan) {
@@ -99,10 +102,23 @@ function planFacts(plan) {
     Run:
       plan.runId === null ? undefined : el("a", { href: `#/runs/${plan.runId}` }, "Show the run"),
     By: plan.actor,
+    Where: plan.where ?? undefined,
     "Order in the waves": plan.waves === null ? undefined : plan.order,
     "Failures that each wave allows": plan.waveMaxFailures?.join(", "),
+    "Errors (5xx) that may be added": plan.maxErrorRate ?? undefined,
     "Can be started until": time(plan.expiresAt),
   });
+}
+
+/** The tenants whose rehearsal has taken longest; nothing of a plan that was not rehearsed. */
+function slowestOf(plan) {
+  const slowest = plan?.slowest ?? [];
+  return (
+    slowest.length > 0 && [
+      el("h3", {}, "The slowest tenants"),
+      table("The slowest tenants", SLOWEST, slowest, ""),
+    ]
+  );
 }
 
 /** Return the causes, each with the name of a tenant that has it. */
@@ -131,69 +147,3 @@ function pathsOf({ details, durations }, plan) {
   }
   return [...paths.values()].sort((one, other) => other.tenants.length - one.tenants.length);
 }
-
-const PATHS = [
-  { title: "Tenants", kind: "number", cell: (path) => count(path.tenants.length) },
-  {
-    title: "State",
-    cell: (path) =>
-      path.pending === null
-        ? badge("head")
-        : badge("behind", path.isRehearsed ? "passed the rehearsal" : "pending, not tried"),
-  },
-  { title: "From", kind: "code", cell: (path) => path.from ?? "–" },
-  {
-    title: "Pending revisions, in order",
-    kind: "wide",
-    cell: (path) =>
-      path.pending === null
-        ? "nothing"
-        : el(
-            "ol",
-            { class: "path" },
-            path.pending.split(",").map((name) => el("li", { class: "code" }, name)),
-          ),
-  },
-  {
-    title: "Each takes",
-    kind: "number minor",
-    cell: ({ took }) =>
-      took === undefined
-        ? "–"
-        : el(
-            "span",
-            { title: `The median of ${plural(took.customerCount, "earlier tenant")}` },
-            duration(took.medianMs / 1000),
-          ),
-  },
-  {
-    title: "For example",
-    kind: "minor name",
-    cell: (path) => path.tenants.slice(0, 3).join(", "),
-  },
-];
-const CAUSES = [
-  { title: "Tenants", kind: "number", cell: (one) => count(one.count) },
-  { title: "Cause", kind: "wide", cell: (one) => el("span", { class: "raw code" }, one.cause) },
-  { title: "What to do", kind: "wide", cell: (one) => remedyOf(one.cause) },
-  {
-    title: "For example",
-    kind: "minor name",
-    cell: (one) => tenantLink(one.sampleCustomerId, one.name),
-  },
-];
-const ERRORS = [
-  {
-    title: "Tenant",
-    kind: "name",
-    by: "customerName",
-    cell: (one) => tenantLink(one.customerId, one.customerName),
-  },
-  { title: "State", cell: () => badge("failed") },
-  {
-    title: "Error",
-    kind: "wide",
-    by: "error",
-    cell: (one) => el("span", { class: "raw code" }, one.error),
-  },
-];

@@ -1,11 +1,15 @@
 // The tenants of a run that is planned: all, one, chosen ones, those of a run to undo, or what is
 // still failing.
 
-import { get, HISTORY, RUNS, SCHEMA_STATUS, TENANTS } from "./api.js";
+import { get, HISTORY, latestOf, RUNS, SCHEMA_STATUS, TENANTS } from "./api.js";
+import { el, fill } from "./dom.js";
 import { plural } from "./format.js";
+import { keepQuery } from "./router.js";
+import { whereField } from "./where.js";
 
 const KEY = "tenantry.chosen"; // of the tab: an address cannot hold a thousand ids
 const LOST = "The tenants that were chosen are not known in this tab. Choose them again.";
+const HINT = "Only the tenants that this expression selects. Empty: every active tenant.";
 const FIXED = "Every tenant that failed there has been migrated since: nothing is left to retry.";
 
 /** Keep the ids of chosen tenants, and return the path of the form that plans a run of them. */
@@ -45,6 +49,55 @@ export async function selectionOf(query, signal) {
   const { total, behind, unknown } = await get(SCHEMA_STATUS, { signal });
   const description = `All ${plural(total, "active tenant")}.`;
   return { body: {}, description, total, left: behind + unknown };
+}
+
+/**
+ * Whom a run is of: the element that describes it, their number, null while it is not known, and
+ * for all tenants the field of an expression; `changed` is called when the number has changed.
+ */
+export function targetOf(selection, query, signal, changed) {
+  const description = el("p", {}, selection.description);
+  let { total } = selection;
+  const target = {
+    description,
+    field: /** @type {HTMLElement|false} */ (false),
+    total: () => total,
+  };
+  if (selection.left === undefined) {
+    return target;
+  }
+  const next = latestOf(signal);
+  const where = whereField(query.get("where") ?? "", set, HINT);
+
+  async function set(text) {
+    const ours = next();
+    keepQuery({ ...Object.fromEntries(query), where: text });
+    total = text === "" ? selection.total : null;
+    fill(description, text === "" ? selection.description : "Counting the tenants…");
+    if (text !== "") {
+      try {
+        total = await countOf(text, ours);
+        fill(description, `The ${plural(total, "active tenant")} where ${text}.`);
+      } catch (error) {
+        if (ours.aborted) {
+          return;
+        }
+        fill(description, where.refuses(error) ? "No tenants: see the field." : error.message);
+      }
+    }
+    changed();
+  }
+
+  if (where.control.value !== "") {
+    set(where.control.value);
+  }
+  target.field = where.element;
+  return target;
+}
+
+async function countOf(where, signal) {
+  const query = { where, isActive: "true", isReadOnly: "false", pageSize: 1 };
+  return (await get(TENANTS, { query, signal })).totalCount;
 }
 
 /** What is still failing: another run may have migrated some since. */

@@ -7,6 +7,7 @@ import { el, fill } from "./dom.js";
 import { check, driftOf } from "./drift.js";
 import { choices, field, form, input } from "./forms.js";
 import { jobs } from "./jobs.js";
+import { chips, editLabels } from "./labels.js";
 import { menu } from "./menu.js";
 import { MODULES } from "./modules.js";
 import { go } from "./router.js";
@@ -67,6 +68,7 @@ function head(now, status, path, change, actions) {
       now.isActive && now.isReadOnly && readOnly(),
       menu(`Actions for ${now.name}`, [
         { text: "Rename…", press: () => rename(now, change) },
+        { text: "Labels…", press: () => editLabels(path, change) },
         ...actions,
         now.isActive
           ? { text: "Suspend…", press: () => suspend(now, change) }
@@ -96,6 +98,7 @@ function state(now, status, seen) {
   return facts({
     Revision: el("span", { class: "code" }, now.schemaRevision ?? "never seen"),
     Head: el("span", { class: "code" }, status.head),
+    Labels: chips(now.labels, { areLinks: true }),
     Server: now.serverName,
     Database: el("span", { class: "code" }, cut(now.databaseName)),
     Size: seen.size,

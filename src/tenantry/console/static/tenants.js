@@ -3,14 +3,26 @@
 import { get, SCHEMA_STATUS, TENANTS } from "./api.js";
 import { tenantChooser } from "./chosen_tenants.js";
 import { deletedTenants } from "./deleted_tenants.js";
-import { el } from "./dom.js";
-import { field, input, onPause, select } from "./forms.js";
+import { el, fill, onPause } from "./dom.js";
+import { field, input, select } from "./forms.js";
+import { chips } from "./labels.js";
 import { listing } from "./listing.js";
 import { badge, stateOf } from "./states.js";
+import { whereField } from "./where.js";
 import { cut, heading, linkButton, tenantLink, time } from "./widgets.js";
 
 const CHOSEN_MAX = 1000; // tenants of one request
-const FILTERS = ["search", "isActive", "isReadOnly", "isFailing", "revision", "server", "page"];
+const SORTED_MAX = 5000; // as many as are read for another order
+const FILTERS = [
+  "search",
+  "where",
+  "isActive",
+  "isReadOnly",
+  "isFailing",
+  "revision",
+  "server",
+  "page",
+];
 // Each state is one filter of the service.
 const STATES = [
   ["", "Any"],
@@ -35,8 +47,10 @@ export async function view({ query, signal }) {
     empty: "No tenant matches.",
     signal,
     pageSize: 50,
+    sortedMax: SORTED_MAX,
     filters,
     choice,
+    refuses: (error) => where.refuses(error),
   });
   const search = input("search", {
     type: "search",
@@ -49,18 +63,35 @@ export async function view({ query, signal }) {
   const set = (changed) => {
     Object.assign(filters, changed);
     choice.clear();
+    showPlan();
     return list.first();
   };
+  const where = whereField(filters.where, (text) => set({ where: text }));
+  const plan = el("span");
+  // Only of the expression: a run knows no other filter.
+  const showPlan = () => {
+    const isAlone = FILTERS.every(
+      (name) => name === "page" || (filters[name] !== "") === (name === "where"),
+    );
+    const href = `#/runs/plan?${new URLSearchParams({ where: filters.where })}`;
+    fill(plan, isAlone && linkButton(href, "Plan a run of these"));
+  };
+  showPlan();
   onPause(search, (text) => set({ search: text }));
   state.addEventListener("change", () => {
     const [name, value = ""] = state.value.split("=");
     set({ isActive: "", isReadOnly: "", isFailing: "", ...(name ? { [name]: value } : {}) });
   });
   revision.addEventListener("change", () => set({ revision: revision.value }));
-  const controls = [field("Search", search), field("State", state), field("Revision", revision)];
+  const controls = [
+    field("Search", search),
+    where.element,
+    field("State", state),
+    field("Revision", revision),
+  ];
   return [
     heading("Tenants", linkButton("#/tenants/new", "New tenant", "primary")),
-    el("div", { class: "stack" }, el("search", { class: "toolbar" }, controls), choice.bar),
+    el("div", { class: "stack" }, el("search", { class: "toolbar" }, controls), plan, choice.bar),
     list.results,
     deleted,
   ];
@@ -82,10 +113,30 @@ function columnsOf(status) {
       cell: (one) => one.schemaRevision ?? "never seen",
     },
     { title: "Server", kind: "minor", by: "serverName", cell: (one) => one.serverName },
-    { title: "Modules", kind: "minor", cell: (one) => one.modules.join(", ") || "none" },
+    {
+      title: "Labels",
+      kind: "minor",
+      by: (one) => JSON.stringify(one.labels),
+      cell: (one) => chips(one.labels),
+    },
+    {
+      title: "Modules",
+      kind: "minor",
+      by: modulesOf,
+      cell: (one) => modulesOf(one) || "none",
+    },
     { title: "Created", kind: "minor", by: "createdAt", cell: (one) => time(one.createdAt) },
-    { title: "Database", kind: "minor code name", cell: (one) => cut(one.databaseName) },
+    {
+      title: "Database",
+      kind: "minor code name",
+      by: "databaseName",
+      cell: (one) => cut(one.databaseName),
+    },
   ];
+}
+
+function modulesOf({ modules }) {
+  return modules.join(", ");
 }
 
 function revisionsOf(status, chosen) {

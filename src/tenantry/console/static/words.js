@@ -16,14 +16,15 @@ export function parseSize(text) {
   return found[2] === "%" ? `${Number(found[1])}%` : Number(found[1]);
 }
 
-/** Return waves: `["server=eu", 10, "100%"]` of "server=eu, 10, 100%". */
+/** Return waves, one of each line, as the command line has one of each `--wave`. */
 export function parseWaves(text) {
-  return text.split(",").map((one) => (isName(one) ? one.trim() : parseSize(one)));
+  const lines = text.split("\n").map((one) => one.trim());
+  return lines.filter(Boolean).map((one) => (isName(one) ? one : parseSize(one)));
 }
 
-/** Return whether a wave names its tenants, such as `server=eu`. */
+/** Return whether a wave names its tenants, such as `plan in (free, trial)`: it is no amount. */
 export function isName(wave) {
-  return String(wave).includes("=");
+  return !/^\d+$|%$/.test(String(wave));
 }
 
 /**
@@ -65,12 +66,15 @@ export function budgetInWords(text) {
 }
 
 /** "Migrate 9 tenants · 3 waves · stop after 1 failure" */
-export function actionOf(found, { waves, maxFailures, hold }, verb) {
+export function actionOf(found, { waves, maxFailures, hold, maxErrorRate }, verb) {
   const parts = [`${verb} ${plural(found.total, "tenant")}`];
   if (waves !== undefined) {
     parts.push(plural(waves.length, "wave"));
     if (hold) {
       parts.push("holds between waves");
+    }
+    if (maxErrorRate) {
+      parts.push(`holds at ${maxErrorRate} more errors`);
     }
   }
   if (maxFailures !== undefined) {
@@ -99,7 +103,7 @@ export function summaryOf(found, plan) {
 
 function sizeInWords(size, total) {
   if (isName(size)) {
-    return `the tenants with ${size}`;
+    return `the tenants where ${size}`;
   }
   if (typeof size === "number") {
     return plural(size, "tenant");
