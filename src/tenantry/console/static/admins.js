@@ -27,10 +27,11 @@ export async function view({ signal }) {
     {
       title: "E-mail address",
       kind: "name",
+      by: "email",
       cell: (one) => [one.email, one.email === own && el("span", { class: "hint" }, " (you)")],
     },
-    { title: "State", cell: activity },
-    { title: "Created", kind: "minor", cell: (one) => time(one.createdAt) },
+    { title: "State", by: (one) => Number(!one.isActive), cell: activity },
+    { title: "Created", kind: "minor", by: "createdAt", cell: (one) => time(one.createdAt) },
     menuColumn(
       (one) => one.email,
       (one) => [

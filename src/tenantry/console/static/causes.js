@@ -22,6 +22,7 @@ const COLUMNS = [
   {
     title: "Error",
     kind: "wide",
+    by: "errorMessage",
     cell: (one) => el("span", { class: "raw code" }, one.errorMessage),
   },
 ];

@@ -14,7 +14,7 @@ import { announce } from "./widgets.js";
  *
  * @param {{idOf?: (row: any) => string, nameOf?: (row: any) => string,
  *   every?: () => Promise<any[]>, changed?: () => any}} [options] `changed` is called after
- *   tenants were suspended or labelled.
+ *   tenants were suspended, activated or labelled.
  */
 export function tenantChooser(options = {}) {
   const { idOf = (row) => row.id, nameOf = (row) => row.name, every, changed } = options;
@@ -32,6 +32,7 @@ export function tenantChooser(options = {}) {
       ["Back up", (ids) => backUp(ids, made.clear)],
       ["Label…", (ids) => labelMany(ids, changedAll)],
       ["Suspend…", (ids) => suspend(ids, changedAll)],
+      ["Activate", (ids) => setActive(ids, true, changedAll)],
     ],
   });
   return made;
@@ -48,11 +49,13 @@ function suspend(ids, done) {
   const text =
     `Requests with credentials of ${ids.length === 1 ? "this tenant" : "these tenants"} are ` +
     "rejected, and migration runs skip them, until they are activated again.";
-  return confirm(`Suspend ${number}?`, text, "Suspend", async () => {
-    for (const id of ids) {
-      await send("PATCH", `${TENANTS}/${encodeURIComponent(id)}`, { isActive: false });
-    }
-    await done();
-    announce(`${number} suspended.`);
-  });
+  return confirm(`Suspend ${number}?`, text, "Suspend", () => setActive(ids, false, done));
+}
+
+async function setActive(ids, isActive, done) {
+  for (const id of ids) {
+    await send("PATCH", `${TENANTS}/${encodeURIComponent(id)}`, { isActive });
+  }
+  await done();
+  announce(`${plural(ids.length, "tenant")} ${isActive ? "activated" : "suspended"}.`);
 }

@@ -27,10 +27,10 @@ const GRACE_PERIODS = [
 export function apiKeys(tenantPath, signal) {
   const path = `${tenantPath}/api-keys`;
   const columns = [
-    { title: "Begins with", kind: "code", cell: (key) => `${key.prefix}…` },
-    { title: "Last used", cell: (key) => time(key.lastUsedAt) },
-    { title: "Expires", cell: (key) => time(key.expiresAt, "never") },
-    { title: "Created", kind: "minor", cell: (key) => time(key.createdAt) },
+    { title: "Begins with", kind: "code", by: "prefix", cell: (key) => `${key.prefix}…` },
+    { title: "Last used", by: "lastUsedAt", cell: (key) => time(key.lastUsedAt) },
+    { title: "Expires", by: "expiresAt", cell: (key) => time(key.expiresAt, "never") },
+    { title: "Created", kind: "minor", by: "createdAt", cell: (key) => time(key.createdAt) },
     menuColumn(
       (key) => key.prefix,
       (key) => [
@@ -53,16 +53,32 @@ export function apiKeys(tenantPath, signal) {
 export function mcpTokens(tenantPath, signal) {
   const path = `${tenantPath}/mcp-tokens`;
   const columns = [
-    { title: "Name", kind: "name", cell: (token) => cut(token.name) },
-    { title: "Begins with", kind: "minor code", cell: (token) => `${token.prefix}…` },
+    { title: "Name", kind: "name", by: "name", cell: (token) => cut(token.name) },
+    {
+      title: "Begins with",
+      kind: "minor code",
+      by: "prefix",
+      cell: (token) => `${token.prefix}…`,
+    },
     {
       title: "Acts for",
       kind: "minor",
+      by: (token) => Number(token.userId === null),
       cell: (token) => (token.userId === null ? "the tenant" : "a user"),
     },
-    { title: "Scopes", kind: "minor", cell: (token) => token.scopes.join(", ") },
-    { title: "Last used", kind: "minor", cell: (token) => time(token.lastUsedAt) },
-    { title: "Expires", cell: (token) => time(token.expiresAt) },
+    {
+      title: "Scopes",
+      kind: "minor",
+      by: (token) => token.scopes.join(", "),
+      cell: (token) => token.scopes.join(", "),
+    },
+    {
+      title: "Last used",
+      kind: "minor",
+      by: "lastUsedAt",
+      cell: (token) => time(token.lastUsedAt),
+    },
+    { title: "Expires", by: "expiresAt", cell: (token) => time(token.expiresAt) },
     menuColumn(
       (token) => token.name,
       (token) => [{ text: "Revoke…", press: () => revoke(path, token, list), kind: "danger" }],

@@ -10,8 +10,8 @@ const NOTHING = "none";
 const COLUMNS = [
   { title: "Object", kind: "minor", by: "kind", cell: (one) => one.kind },
   { title: "Name", kind: "name code", by: "name", cell: (one) => one.name },
-  { title: "Defined", kind: "code", cell: (one) => textOf(one.expected) },
-  { title: "Found", kind: "code", cell: (one) => textOf(one.found) },
+  { title: "Defined", kind: "code", by: "expected", cell: (one) => textOf(one.expected) },
+  { title: "Found", kind: "code", by: "found", cell: (one) => textOf(one.found) },
 ];
 
 /** Check every tenant for drift; `ended` is called when that has ended. */

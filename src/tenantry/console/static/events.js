@@ -2,6 +2,7 @@
 // Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
 import { ANSWER_MS_MAX, open } from "./api.js";
+import { heard } from "./connection.js";
 
 // The service sends a line every 15 s.
 const SILENCE_MS_MAX = 40_000;
@@ -51,6 +52,7 @@ async function* lines(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (let read = await next(reader); !read.done; read = await next(reader)) {
+      heard();
       const parts = (rest + read.value).split(/\r\n|\n|\r(?!$)/);
       rest = parts.pop() ?? "";
       yield* parts;

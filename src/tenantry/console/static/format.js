@@ -1,5 +1,7 @@
 // Numbers, times and durations for display.
 
+import { lastKnown } from "./connection.js";
+
 const CLOCK = "tenantry.clock"; // of the tab: a reload begins with what is known
 let offsetMs = Number(sessionStorage.getItem(CLOCK) ?? 0);
 
@@ -64,9 +66,9 @@ export function duration(seconds) {
   return `${Math.floor(whole / HOUR)} h ${Math.floor((whole % HOUR) / MINUTE)} min`;
 }
 
-/** The seconds between two timestamps; until now when the second is null. */
+/** The seconds between two timestamps; until now, or the last answer, when the second is null. */
 export function secondsBetween(startedAt, finishedAt) {
-  const end = finishedAt === null ? now() : Date.parse(finishedAt);
+  const end = finishedAt === null ? asOf() : Date.parse(finishedAt);
   return Math.max(0, (end - Date.parse(startedAt)) / 1000);
 }
 
@@ -117,4 +119,9 @@ export function setClock(timestamp, sentMs, receivedMs) {
 /** Return the time of the service, in milliseconds since 1970. */
 export function now() {
   return Date.now() + offsetMs;
+}
+
+/** Return the time, as `now`, of what is shown: while there is no answer, that of the last one. */
+export function asOf() {
+  return (lastKnown() ?? Date.now()) + offsetMs;
 }

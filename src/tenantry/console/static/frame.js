@@ -3,7 +3,7 @@
 import { logOut } from "./api.js";
 import { connection } from "./connection.js";
 import { byId, el, fill } from "./dom.js";
-import { localTime } from "./format.js";
+import { asOf, localTime } from "./format.js";
 import { brand, icon } from "./icons.js";
 import * as session from "./session.js";
 import { nextTheme, theme } from "./theme.js";
@@ -54,8 +54,9 @@ function themeButton() {
 export function connectionNote(signal) {
   const place = el("div", { class: "connection", role: "status" });
   const draw = (/** @type {any} */ { detail }) => {
-    const since = detail && `Not connected since ${localTime(detail)}. What is shown may be old.`;
-    fill(place, since && notice("warning", since));
+    const at = detail && `Last known ${localTime(asOf()).slice(-8)}: the service does not answer.`;
+    document.documentElement.classList.toggle("is-last-known", detail !== null);
+    fill(place, at && notice("warning", at));
   };
   connection.addEventListener("change", draw, { signal });
   return place;

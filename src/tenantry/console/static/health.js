@@ -16,6 +16,7 @@ const WORKERS = [
   {
     title: "Worker",
     kind: "wide",
+    by: "program",
     cell: (one) => [
       one.program || "unknown",
       one.isThis && el("span", { class: "hint" }, " (answers here)"),
@@ -23,55 +24,69 @@ const WORKERS = [
   },
   {
     title: "State",
+    by: (one) => Number(one.isAlive),
     cell: (one) => (one.isAlive ? badge("head", "alive") : badge("failed", "silent")),
   },
-  { title: "Heartbeat", cell: (one) => (one.isAlive ? "now" : distance(one.seenAt)) },
+  {
+    title: "Heartbeat",
+    by: "seenAt",
+    cell: (one) => (one.isAlive ? "now" : distance(one.seenAt)),
+  },
   {
     title: "In work",
     kind: "number",
+    by: (one) => one.inWorkCount + one.abandonedCount,
     cell: (one) =>
       one.abandonedCount > 0 ? `${count(one.abandonedCount)} abandoned` : count(one.inWorkCount),
   },
   { title: "Id", kind: "minor", cell: (one) => shortId(one.id, "id of the worker") },
 ];
 const SERVERS = [
-  { title: "Tenant server", kind: "name", cell: (one) => one.name },
+  { title: "Tenant server", kind: "name", by: "name", cell: (one) => one.name },
   {
     title: "State",
+    by: (one) => Number(one.awaySince === null),
     cell: (one) => (one.awaySince === null ? badge("head", "reachable") : badge("failed", "away")),
   },
-  { title: "Away since", cell: (one) => (one.awaySince === null ? "–" : time(one.awaySince)) },
+  { title: "Away since", by: "awaySince", cell: (one) => time(one.awaySince, "–") },
 ];
 
 const TARGETS = [
-  { title: "Target", kind: "name", cell: (one) => one.name },
-  { title: "Sent to", kind: "code", cell: (one) => one.url },
+  { title: "Target", kind: "name", by: "name", cell: (one) => one.name },
+  { title: "Sent to", kind: "code", by: "url", cell: (one) => one.url },
   {
     title: "Last attempt",
+    by: ({ last }) => last?.attemptedAt,
     cell: ({ last }) => (last === null ? "–" : time(last.attemptedAt)),
   },
   {
     title: "Result",
     kind: "wide",
+    by: ({ last }) => last?.state,
     cell: ({ last }) =>
       last !== null && [
         badge(last.state === "delivered" ? "head" : "failed", last.state),
         ` ${last.event}: ${last.result}`,
       ],
   },
-  { title: "Waiting", kind: "number", cell: (one) => one.queuedCount },
-  { title: "Dropped", kind: "number", cell: (one) => one.droppedCount },
+  ...["queued", "delivered", "failed", "dropped"].map((what) => ({
+    title: { queued: "Waiting" }[what] ?? what[0].toUpperCase() + what.slice(1),
+    kind: "number",
+    by: `${what}Count`,
+    cell: (one) => count(one[`${what}Count`]),
+  })),
 ];
 
 const ERRORS = [
-  { title: "When", cell: (one) => time(one.at) },
-  { title: "Status", kind: "number", cell: (one) => one.statusCode },
+  { title: "When", by: "at", cell: (one) => time(one.at) },
+  { title: "Status", kind: "number", by: "statusCode", cell: (one) => one.statusCode },
   {
     title: "Request",
     kind: "wide",
+    by: "path",
     cell: (one) => el("span", { class: "code" }, `${one.method} ${one.path}`),
   },
-  { title: "Error", kind: "code", cell: (one) => one.error ?? "–" },
+  { title: "Error", kind: "code", by: "error", cell: (one) => one.error ?? "–" },
   {
     title: "Request id",
     kind: "minor",

@@ -49,11 +49,15 @@ export function jobs({ signal, tenantId = null, ended }) {
   const columns = [
     { title: "Job", by: "kind", cell: (one) => one.kind },
     { title: "Tenant", kind: "name", by: "tenantName", cell: tenantOf },
-    { title: "State", cell: (one) => badge(...(STATES[one.state] ?? ["unknown", one.state])) },
+    {
+      title: "State",
+      by: "state",
+      cell: (one) => badge(...(STATES[one.state] ?? ["unknown", one.state])),
+    },
     { title: "Copied", kind: "number", by: "bytesDone", cell: (one) => copied(one.bytesDone) },
     { title: "Started", kind: "minor", by: "startedAt", cell: (one) => time(one.startedAt) },
     { title: "By", kind: "minor", by: "actor", cell: (one) => one.actor },
-    { title: "Result", kind: "wide", cell: (one) => one.error ?? one.note ?? "–" },
+    { title: "Result", kind: "wide", by: resultOf, cell: (one) => resultOf(one) ?? "–" },
     { title: "Actions", kind: "actions", cell: (one) => actionsOf(one, change) },
   ];
   const list = listing("Jobs", {
@@ -70,6 +74,10 @@ export function jobs({ signal, tenantId = null, ended }) {
   const timer = setInterval(() => isOpen() || list.reload(), POLL_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
   return list;
+}
+
+function resultOf(one) {
+  return one.error ?? one.note;
 }
 
 function copied(bytesDone) {

@@ -15,6 +15,7 @@ export const PATHS = [
   },
   {
     title: "State",
+    by: (path) => Number(path.pending === null),
     cell: (path) =>
       path.pending === null
         ? badge("head")
@@ -24,6 +25,7 @@ export const PATHS = [
   {
     title: "Pending revisions, in order",
     kind: "wide",
+    by: "pending",
     cell: (path) =>
       path.pending === null
         ? "nothing"
@@ -36,6 +38,7 @@ export const PATHS = [
   {
     title: "Each takes",
     kind: "number minor",
+    by: ({ took }) => took?.medianMs,
     cell: ({ took }) =>
       took === undefined
         ? "–"

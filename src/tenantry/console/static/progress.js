@@ -187,6 +187,7 @@ export function runProgress(run, signal) {
     takeAll,
     draw,
     taken: () => order,
+    setLive: meter.setLive,
     update(changed) {
       state = changed;
     },

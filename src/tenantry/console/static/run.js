@@ -12,12 +12,11 @@ import { runChanges } from "./run_bar.js";
 import { tenantsOf } from "./run_tenants.js";
 import { mark } from "./states.js";
 import { untilAnswered, watch } from "./watch.js";
-import { announce, failure, notice, section } from "./widgets.js";
+import { announce, failure, section } from "./widgets.js";
 
 const DETAILS_READ_MAX = 5000;
 const DRAW_EVERY_MS = 250;
 const CAUSES_EVERY_MS = 2000;
-const BROKEN = "The connection was lost. Reconnecting…";
 
 /** Show one run. */
 export async function view({ params, signal }) {
@@ -66,7 +65,7 @@ async function follow(page) {
       }
     }
   };
-  const onBreak = () => fill(page.trouble, notice("warning", BROKEN));
+  const onBreak = () => progress.setLive(false);
   const drawing = setInterval(tick, DRAW_EVERY_MS);
   const counting = setInterval(countCauses, CAUSES_EVERY_MS);
   try {
@@ -88,12 +87,11 @@ async function follow(page) {
         }
       },
       onBreak,
-      onBack: () => fill(page.trouble),
+      onBack: () => progress.setLive(true),
     });
     runChanges.dispatchEvent(new Event("ended"));
     announce(...endOf(page.run));
     await untilAnswered(() => showEnded(page), { signal, onBreak });
-    fill(page.trouble);
   } catch (error) {
     if (!signal.aborted) {
       fill(page.trouble, failure(error));

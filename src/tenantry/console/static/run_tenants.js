@@ -20,8 +20,8 @@ const COLUMNS = [
   {
     title: "Applied revisions, or error",
     kind: "wide",
-    cell: (one) =>
-      one.errorMessage ?? one.appliedMigrations?.split(",").join(", ") ?? "nothing was pending",
+    by: whatOf,
+    cell: (one) => whatOf(one) ?? "nothing was pending",
   },
   {
     title: "Took",
@@ -80,6 +80,10 @@ export function tenantsOf(run, details, readAll) {
   draw();
   const controls = [field("Search", search), field("Outcome", outcome)];
   return section("Tenants", {}, el("search", { class: "toolbar" }, controls), rows);
+}
+
+function whatOf({ errorMessage, appliedMigrations }) {
+  return errorMessage ?? appliedMigrations?.split(",").join(", ");
 }
 
 function failedFirst(details) {

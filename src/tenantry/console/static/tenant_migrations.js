@@ -8,9 +8,14 @@ import { loadInto, section, skeleton, time, unreadable } from "./widgets.js";
 
 const LOG = [
   { title: "Revision", kind: "code", by: "revision", cell: (one) => one.revision },
-  { title: "Stream", kind: "minor", cell: (one) => (one.stream === "user" ? "yours" : "Tenantry") },
+  {
+    title: "Stream",
+    kind: "minor",
+    by: "stream",
+    cell: (one) => (one.stream === "user" ? "yours" : "Tenantry"),
+  },
   { title: "Applied", by: "appliedAt", cell: (one) => time(one.appliedAt) },
-  { title: "Run", kind: "minor", cell: runOf },
+  { title: "Run", kind: "minor", by: "runId", cell: runOf },
 ];
 
 /** The revisions that the database has, and why the latest attempt failed. */

@@ -8,14 +8,15 @@ import { table } from "./table.js";
 import { hint, loadInto, others, section, skeleton, time, unreadable } from "./widgets.js";
 
 const POSTS = [
-  { title: "Title", kind: "name", cell: (one) => one.title },
+  { title: "Title", kind: "name", by: "title", cell: (one) => one.title },
   {
     title: "State",
+    by: "publishedAt",
     cell: (one) =>
       one.publishedAt === null ? badge("pending", "draft") : badge("head", "published"),
   },
-  { title: "Author", kind: "minor name", cell: (one) => one.authorName },
-  { title: "Created", kind: "minor", cell: (one) => time(one.createdAt) },
+  { title: "Author", kind: "minor name", by: "authorName", cell: (one) => one.authorName },
+  { title: "Created", kind: "minor", by: "createdAt", cell: (one) => time(one.createdAt) },
 ];
 
 /** Read the overview of the tenant at `path`; return the elements that show it when it is there. */

@@ -27,7 +27,7 @@ export function users(tenantPath, signal) {
   const columns = [
     { title: "E-mail address", kind: "name", by: "email", cell: (user) => cut(user.email) },
     { title: "Full name", kind: "name minor", by: "fullName", cell: (user) => cut(user.fullName) },
-    { title: "State", cell: activity },
+    { title: "State", by: (user) => Number(!user.isActive), cell: activity },
     { title: "Created", kind: "minor", by: "createdAt", cell: (user) => time(user.createdAt) },
     menuColumn(
       (user) => user.email,
