@@ -172,8 +172,8 @@ def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @contextmanager
-def served(folder: Path, count: int) -> Iterator[Fleet]:
-    """Serve a fleet of so many tenants, which are behind."""
+def served(folder: Path, count: int, **more: str) -> Iterator[Fleet]:
+    """Serve a fleet of so many tenants, which are behind, with *more* settings."""
     settings = Settings(data_dir=folder / "data", tenant_migrations=folder / "migrations")
     # Playwright has a loop in this thread, so ours gets another one.
     with ThreadPoolExecutor(1) as thread:
@@ -186,6 +186,7 @@ def served(folder: Path, count: int) -> Iterator[Fleet]:
         "TENANTRY_PORT": str(port),
         "TENANTRY_MIGRATE_CONCURRENCY": CONCURRENCY,
         "TENANTRY_TENANT_SERVERS": json.dumps({FAR: f"sqlite:///{folder / FAR}"}),
+        **more,
     }
     with ExitStack() as programs:
 
