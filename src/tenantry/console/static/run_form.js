@@ -17,7 +17,7 @@ const WAVES_HINT =
   "The first ones can select their tenants: canary=yes, plan in (free, trial).";
 const RATE_HINT =
   "After a wave, the run holds when more of the answers to its tenants are errors (5xx) than " +
-  "before the run, by this percentage. Empty: it does not look.";
+  "before the run, by this percentage. Empty: errors are not compared.";
 const BUDGET_HINT = "When more tenants have failed, no more are started. Empty: no limit.";
 
 /**
