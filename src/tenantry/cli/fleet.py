@@ -14,7 +14,15 @@ import typer
 
 from tenantry.catalog import drift
 from tenantry.catalog.attached import BadList
-from tenantry.cli import drift_reading, migrations, options, run_options, run_reading, session
+from tenantry.cli import (
+    drift_reading,
+    linting,
+    migrations,
+    options,
+    run_options,
+    run_reading,
+    session,
+)
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.fleet_place import STATE_DEFAULT, FleetPlace
@@ -209,3 +217,4 @@ _add(
     "List the stored plans, the newest first, or show one with the result of each database.",
     has_list=False,
 )
+group.command("lint")(linting.lint)
