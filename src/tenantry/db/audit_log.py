@@ -254,9 +254,6 @@ def new_entry(
     changes: Sequence[Mapping[str, object]] = (),
 ) -> AuditEntry:
     """Return an entry for an action that *ctx* performs now."""
-    address = ctx.address[:ADDRESS_CHARS_MAX]
-    if not address.isprintable():  # a proxy may forward any text as an address
-        address = "".join(one if one.isprintable() else "?" for one in address)
     return AuditEntry(
         id=new_id_at(ctx.now),
         at=ctx.now,
@@ -266,11 +263,20 @@ def new_entry(
         action=action,
         target=target[:TARGET_CHARS_MAX],
         tenant_id=tenant_id,
-        address=address,
+        address=address_of(ctx),
         command=ctx.command,
         changes=list(map(dict, changes)),
         request_id=ctx.request_id,
     )
+
+
+def address_of(ctx: OperationContext) -> str:
+    """Return the address of the client as an entry has it: short, and printable."""
+    address = ctx.address[:ADDRESS_CHARS_MAX]
+    if address.isprintable():
+        return address
+    # A proxy may forward any text as an address.
+    return "".join(one if one.isprintable() else "?" for one in address)
 
 
 def changes_between(before: object, after: object, *names: str) -> Changes:

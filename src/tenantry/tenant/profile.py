@@ -5,7 +5,6 @@ One statement changes the profile and adds the entry to the audit log.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +31,7 @@ from tenantry.db import audit_log
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import json_text
 from tenantry.kit.errors import Invalid
+from tenantry.kit.ids import new_id_at
 from tenantry.tenant.audit import LOG
 from tenantry.tenant.entry import (
     PersonContext,
@@ -50,9 +50,8 @@ from tenantry.tenant.users import (
 )
 
 _FIELDS = {"email": "email", "fullName": "full_name"}
-_ENTRY = ("id", "at", "actor", "action", "target", "address", "command", "request_id")
-_ENTRY_PARAMETERS = tuple(f"audit_{name}" for name in _ENTRY)
-_entry_values = attrgetter(*_ENTRY)
+# The columns of the audit entry that are parameters.
+_ENTRY = ("id", "at", "actor", "target", "address", "command", "request_id")
 
 
 def _logged(before: sa.FromClause, source: sa.FromClause) -> sa.Insert:
@@ -77,6 +76,7 @@ def _logged(before: sa.FromClause, source: sa.FromClause) -> sa.Insert:
     values: dict[str, sa.ColumnElement[Any]] = {
         name: sa.bindparam(f"audit_{name}", type_=audit.c[name].type) for name in _ENTRY
     }
+    values["action"] = sa.literal_column("'profile.update'", sa.String)
     values["changes"] = (
         sa.literal_column("'['", sa.String)
         + sa.func.substr(changes, sa.literal_column("2"), type_=sa.String)
@@ -141,7 +141,6 @@ async def update_profile(ctx: UnconfirmedContext, *, full_name: str, email: str)
         await confirm_user(ctx)
         raise
     claims, token, user_id = ctx.identity.claims, ctx.identity.mcp_token, ctx.identity.user_id
-    entry = audit_log.new_entry(ctx, action="profile.update", target=str(user_id))
     changed = await ctx.database.fetch_one(
         _UPDATE,
         user=user_id,
@@ -151,7 +150,13 @@ async def update_profile(ctx: UnconfirmedContext, *, full_name: str, email: str)
         full_name=full_name,
         email=email,
         canonical_email=canonical_email(email),
-        **dict(zip(_ENTRY_PARAMETERS, _entry_values(entry), strict=True)),
+        audit_id=new_id_at(ctx.now),
+        audit_at=ctx.now,
+        audit_actor=ctx.actor,
+        audit_target=str(user_id),
+        audit_address=audit_log.address_of(ctx),
+        audit_command=ctx.command,
+        audit_request_id=ctx.request_id,
     )
     if changed is None:
         await confirm_user(ctx)
