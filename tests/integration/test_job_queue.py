@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -590,10 +590,10 @@ def _plans_of(services: Services, session: Session[Any], faults: Faults) -> list
     """Return a list that gets, for each statement of a session, how SQLite executes it."""
     plans: list[list[str]] = []
 
-    def explain(statement: Statement[Any], **values: object) -> None:
+    def explain(statement: Statement[Any], values: Mapping[str, object]) -> None:
         plans.append(_plan(services.settings, statement, **values))
 
-    faults.before(session, "fetch_all", explain)
+    faults.before(session, "fetch", explain)
     return plans
 
 

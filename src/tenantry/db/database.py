@@ -156,13 +156,13 @@ class Database(Session[Kind]):
         self._closing: set[asyncio.Task[None]] = set()
         self.revision = ""
 
-    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+    async def fetch(self, statement: Statement[Row], values: Mapping[str, object]) -> list[Row]:
         """Return every row."""
         is_retry = False
         while True:
             connection = self._take_idle() or await self._take()
             try:
-                return await connection.fetch_all(statement, **values)
+                return await connection.fetch(statement, values)
             except DatabaseReplaced:
                 self._detach()
                 if is_retry:

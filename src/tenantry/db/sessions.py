@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from tenantry.db import outage_errors
@@ -162,16 +162,24 @@ class Session(ABC, Generic[Kind]):
 
     async def fetch_one(self, statement: Statement[Row], **values: object) -> Row | None:
         """Return the first row, or None."""
-        rows = await self.fetch_all(statement, **values)
+        rows = await self.fetch(statement, values)
         return rows[0] if rows else None
 
-    @abstractmethod
-    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+    def fetch_all(
+        self, statement: Statement[Row], **values: object
+    ) -> Coroutine[Any, Any, list[Row]]:
         """Return every row as a Struct; an empty list if the statement has no row type."""
+        return self.fetch(statement, values)
 
     async def execute(self, statement: Statement[Any], **values: object) -> None:
         """Run a statement that returns nothing."""
-        await self.fetch_all(statement, **values)
+        await self.fetch(statement, values)
+
+    @abstractmethod
+    def fetch(
+        self, statement: Statement[Row], values: Mapping[str, object]
+    ) -> Coroutine[Any, Any, list[Row]]:
+        """Return what `fetch_all` does; the parameters are *values*."""
 
     @abstractmethod
     async def execute_many(

@@ -1,7 +1,7 @@
 """Connections for requests on PostgreSQL, over asyncpg."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -74,12 +74,11 @@ class PostgresConnection(Connection):
         self._is_spent = False
         self._is_stale = False
 
-    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+    def fetch(
+        self, statement: Statement[Row], values: Mapping[str, object]
+    ) -> Coroutine[Any, Any, list[Row]]:
         """Return every row."""
-        compiled = statement.postgresql
-        fetching = self._fetch(compiled.sql, compiled.arguments(values))
-        records = await self._within_deadline(fetching, statement.conflicts)
-        return compiled.rows(statement.row, records)
+        return self._within_deadline(self._fetch(statement, values), statement.conflicts)
 
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
@@ -164,10 +163,12 @@ class PostgresConnection(Connection):
         self.is_silent = True
         self.retire()
 
-    async def _fetch(self, sql: str, arguments: list[object]) -> list[Any]:
+    async def _fetch(self, statement: Statement[Row], values: Mapping[str, object]) -> list[Row]:
+        compiled = statement.postgresql
+        sql, arguments = compiled.sql, compiled.arguments(values)
         prepared = self._prepared.get(sql) or await self._prepare(sql)
         try:
-            return await prepared.fetch(*arguments)
+            records = await prepared.fetch(*arguments)
         except asyncpg.InvalidCachedStatementError:
             # A migration has changed the table since this connection prepared its statements.
             # In a transaction, the whole transaction must be retried.
@@ -176,7 +177,8 @@ class PostgresConnection(Connection):
             if self._raw.is_in_transaction():
                 raise TransactionLost from None
             prepared = await self._prepare(sql)
-            return await prepared.fetch(*arguments)
+            records = await prepared.fetch(*arguments)
+        return compiled.rows(statement.row, records)
 
     async def _prepare(self, sql: str) -> "PreparedStatement[Any]":
         # asyncpg has its own cache, but it is slower. The number of entries is bounded by the

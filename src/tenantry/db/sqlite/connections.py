@@ -133,7 +133,7 @@ class SqliteConnection(Connection):
         self._is_open = True
         self.left_log: LeftLog | None = None
 
-    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+    async def fetch(self, statement: Statement[Row], values: Mapping[str, object]) -> list[Row]:
         """Return every row."""
         compiled, first = statement.sqlite, statement.sqlite_first
         arguments = compiled.arguments(values)
