@@ -5,7 +5,6 @@ also covers the tenant, the path and query, and the release.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID
@@ -15,8 +14,9 @@ import msgspec
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Response
 from tenantry.api.responses import represent
-from tenantry.kit.negotiation import ANY, known_tags
+from tenantry.kit.negotiation import ANY
 from tenantry.kit.release import VERSION
+from tenantry.tenant.blog.published import Versioned
 from tenantry.tenant.entry import TenantContext
 
 DIGEST_BYTES = 16
@@ -24,33 +24,28 @@ DIGEST_BYTES = 16
 _RELEASE = VERSION.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Versioned:
-    """Data, and the version of the rows that they were read from."""
-
-    data: object
-    version: UUID
-
-
 async def unchanged_response(
-    endpoint: Endpoint, ctx: TenantContext, scope: Mapping[str, Any]
+    endpoint: Endpoint, ctx: TenantContext, scope: Mapping[str, Any], known: frozenset[bytes]
 ) -> Response | None:
-    """Return 304 if the client has the current version of the response, else None."""
-    known = known_tags(scope["headers"])
-    if not known or endpoint.version is None:
+    """Return 304 if the current version of the response is one of the *known* tags, else None."""
+    if endpoint.version is None:
         return None
     tag = _tag(await endpoint.version(ctx), ctx, scope)
     return _not_modified(tag) if tag in known else None
 
 
 def versioned_response(
-    endpoint: Endpoint, ctx: TenantContext, scope: Mapping[str, Any], found: Versioned
+    endpoint: Endpoint,
+    ctx: TenantContext,
+    scope: Mapping[str, Any],
+    known: frozenset[bytes],
+    found: Versioned[Any],
 ) -> Response:
-    """Return the response with *found* and its entity tag, or 304 if the client has it."""
-    known, tag = known_tags(scope["headers"]), _tag(found.version, ctx, scope)
+    """Return the response with *found* and its entity tag, or 304 if that is *known*."""
+    tag = _tag(found.version, ctx, scope)
     if tag in known or ANY in known:
         return _not_modified(tag)
-    answer = msgspec.structs.replace(represent(endpoint, found.data), is_page=True)
+    answer = msgspec.structs.replace(represent(endpoint, found.content), is_page=True)
     answer.headers.append((b"etag", tag))
     return answer
 

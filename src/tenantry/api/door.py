@@ -55,6 +55,7 @@ from tenantry.kit.access_log import SERVER_ERROR, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.kit.negotiation import known_tags
 from tenantry.services import Services
 from tenantry.tenant.entry import TenantContext, UnconfirmedContext, admit, confirm_user
 
@@ -63,6 +64,7 @@ from tenantry.tenant.entry import TenantContext, UnconfirmedContext, admit, conf
 DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
 
 API_PREFIX = b"/api/"
+NO_TAGS: frozenset[bytes] = frozenset()
 Pages = Callable[[Scope, Send], Awaitable[bool]]
 
 _log = structlog.get_logger(__name__)
@@ -273,6 +275,8 @@ class Api:
         This is tried again after a deadlock; until the handler was called, also after a lost
         connection, because nothing was changed.
         """
+        # The versions that the client has.
+        known = known_tags(request.headers) if endpoint.version else NO_TAGS
         for tries in count(1):
             try:
                 ctx = request.ctx = await self._admit(endpoint, request)
@@ -280,8 +284,8 @@ class Api:
                 parameters = self._parameters(endpoint, request) if endpoint.has_more else {}
                 if endpoint.keep_alive_seconds is not None:
                     return endpoint.handler(ctx, self._services, wanted, **parameters)
-                if endpoint.version is not None:
-                    unchanged = await unchanged_response(endpoint, ctx, request.scope)
+                if known:
+                    unchanged = await unchanged_response(endpoint, ctx, request.scope, known)
                     if unchanged is not None:
                         return unchanged
                 request.has_begun = True
@@ -292,7 +296,7 @@ class Api:
             else:
                 break
         if endpoint.version is not None:
-            return versioned_response(endpoint, ctx, request.scope, data)
+            return versioned_response(endpoint, ctx, request.scope, known, data)
         if isinstance(data, AsyncGeneratorType):
             # An event stream checks the access itself, because it ends without an error.
             if not endpoint.is_event_stream:

@@ -5,13 +5,13 @@ from uuid import UUID
 
 from tenantry.access.principal import Scope
 from tenantry.api.access_levels import PUBLIC
-from tenantry.api.conditional import Versioned
 from tenantry.api.endpoints import endpoint
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.content import PublishedPost, PublishedPostPage, PublishedPostPageRequest
 from tenantry.services import Services
 from tenantry.tenant import modules
 from tenantry.tenant.blog import published, state
+from tenantry.tenant.blog.published import Versioned
 from tenantry.tenant.entry import TenantContext
 
 
@@ -33,7 +33,7 @@ _read = partial(
 @_read("/api/public/blog/posts", response=PublishedPostPage)
 async def list_posts(
     ctx: TenantContext, _services: Services, request: PublishedPostPageRequest
-) -> Versioned:
+) -> Versioned[PublishedPostPage]:
     """List published posts."""
     found = await published.page(ctx.database, request.window, tag=request.tag)
     return Versioned(PublishedPostPage.of_page(found.content), found.version)
@@ -42,7 +42,7 @@ async def list_posts(
 @_read("/api/public/blog/posts/{slug}", response=PublishedPost)
 async def show_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, slug: str
-) -> Versioned:
+) -> Versioned[PublishedPost]:
     """Show a published post."""
     found = await published.get(ctx.database, slug)
     return Versioned(PublishedPost.of(found.content), found.version)
