@@ -48,8 +48,8 @@ class TenantDatabases:
 
     def __init__(self, servers: Mapping[str, Server]) -> None:
         self._servers = servers
-        self._opened: OrderedDict[UUID, TenantDatabase] = OrderedDict()
-        self._places: dict[UUID, tuple[str, str]] = {}
+        # By the ids of the tenants, with the names of the server and of the database.
+        self._opened: OrderedDict[UUID, tuple[TenantDatabase, str, str]] = OrderedDict()
 
     @property
     def server_names(self) -> frozenset[str]:
@@ -69,7 +69,7 @@ class TenantDatabases:
 
     def opened(self) -> dict[UUID, TenantDatabase]:
         """Return the open databases by the ids of their tenants."""
-        return dict(self._opened)
+        return {tenant_id: database for tenant_id, (database, _, _) in self._opened.items()}
 
     async def open(self, tenant: Tenant, *, writes: bool) -> TenantDatabase:
         """Return the database of *tenant*, as the catalog lists it; with *writes*, to write to it.
@@ -81,31 +81,28 @@ class TenantDatabases:
         """
         if writes and tenant.is_read_only:
             raise TenantReadOnly
-        database = self._opened.get(tenant.id)
-        if database is not None and self._places[tenant.id] != (
-            tenant.server_name,
-            tenant.database_name,
-        ):
-            # A restore has given the tenant another database. Added before the wait below, so that
-            # a concurrent request finds it.
-            stale, database = database, self._add(tenant)
-            await stale.close()
-        elif database is None:
+        found = self._opened.get(tenant.id)
+        if found is None:
             database = self._add(tenant)
             if len(self._opened) > DATABASES_MAX:
                 await self.forget(next(iter(self._opened)))
-        else:
+        elif found[1] == tenant.server_name and found[2] == tenant.database_name:
+            database = found[0]
             self._opened.move_to_end(tenant.id)
+        else:
+            # A restore has given the tenant another database. Added before the wait below, so that
+            # a concurrent request finds it.
+            database = self._add(tenant)
+            await found[0].close()
         if not database.revision:
             await _read_revision(database)
         return database
 
     async def forget(self, tenant_id: UUID) -> None:
         """Close the database of a tenant."""
-        database = self._opened.pop(tenant_id, None)
-        self._places.pop(tenant_id, None)
-        if database is not None:
-            await database.close()
+        found = self._opened.pop(tenant_id, None)
+        if found is not None:
+            await found[0].close()
 
     async def close_unused(self) -> None:
         """Close connections that were not used for long; see `Server.close_unused`."""
@@ -115,12 +112,11 @@ class TenantDatabases:
         """Close every database, concurrently: each may wait for a server that does not answer."""
         opened = list(self._opened.values())
         self._opened.clear()
-        await asyncio.gather(*(database.close() for database in opened))
+        await asyncio.gather(*(database.close() for database, _, _ in opened))
 
     def _add(self, tenant: Tenant) -> TenantDatabase:
         database: TenantDatabase = self.server(tenant.server_name).open(tenant.database_name)
-        self._opened[tenant.id] = database
-        self._places[tenant.id] = tenant.server_name, tenant.database_name
+        self._opened[tenant.id] = database, tenant.server_name, tenant.database_name
         return database
 
 
