@@ -74,13 +74,10 @@ def sent_at_once(
         or not cycle.keep_alive
     ):
         return False
-    parts = [STATUS_LINE[status]]
-    for name, value in (*cycle.default_headers, *headers):
-        parts += (name, b": ", value, b"\r\n")
-    parts += (b"\r\n", body)
+    lines = b"\r\n".join([b": ".join(one) for one in (*cycle.default_headers, *headers)])
     cycle.response_started = cycle.response_complete = True
     cycle.message_event.set()
-    cycle.transport.write(b"".join(parts))
+    cycle.transport.write(b"%b%b\r\n\r\n%b" % (STATUS_LINE[status], lines, body))
     cycle.on_response()
     return True
 
@@ -105,7 +102,7 @@ class _Flow(FlowControl):
     is_held = False
 
     def resume_reading(self) -> None:
-        if not self.is_held:
+        if self.read_paused and not self.is_held:
             super().resume_reading()
 
 
@@ -217,7 +214,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._state is HEAD:
             if len(self.headers) >= HEADERS_MAX:
                 raise HeadersTooLarge
-            super().on_header(name, value)
+            # As uvicorn does it: this is called for each header.
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Check the framing of the request, and start to handle it."""
