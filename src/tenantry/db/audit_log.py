@@ -10,6 +10,7 @@ An entry never contains a secret: passwords, keys and tokens are named as fields
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any, Generic
 from uuid import UUID
 
@@ -125,6 +126,7 @@ class AuditLog(Generic[Kind]):
         fields = [field.name for field in msgspec.structs.fields(AuditEntry)]
         self._table = table
         self._names = [name for name in fields if name not in others]
+        self._read = attrgetter(*self._names)
         self._selected = [
             others[name].label(name) if name in others else table.c[name] for name in fields
         ]
@@ -209,7 +211,7 @@ class AuditLog(Generic[Kind]):
 
     def row(self, entry: AuditEntry) -> dict[str, object]:
         """Return the columns of *entry* in this table."""
-        return {name: getattr(entry, name) for name in self._names}
+        return dict(zip(self._names, self._read(entry), strict=True))
 
     def _values(self, wanted: AuditFilter) -> tuple[tuple[str, ...], dict[str, object]]:
         values = {name: getattr(wanted, name) for name in _FILTERS}

@@ -66,6 +66,12 @@ def _members(schema: type[Schema]) -> Callable[[Any], tuple[Any, ...]] | None:
     return attrgetter(*names) if len(types) == 1 and len(names) > 1 else None
 
 
+@cache
+def _item_of(schema: type["ListResponse[Item]"]) -> type[Item]:
+    """Return the class of the items of a list."""
+    return get_args(schema.__orig_bases__[0])[0]  # type: ignore[attr-defined,no-any-return]
+
+
 class ListResponse(Schema, Generic[Item], frozen=True):
     """Base of lists that are returned completely.
 
@@ -78,12 +84,8 @@ class ListResponse(Schema, Generic[Item], frozen=True):
     @classmethod
     def of_all(cls, found: Iterable[Any]) -> Self:
         """Return the representation of the items *found*."""
-        item = cls._item()
+        item = _item_of(cls)
         return cls([item.of(one) for one in found])
-
-    @classmethod
-    def _item(cls) -> type[Item]:
-        return get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined,no-any-return]
 
 
 class PageResponse(ListResponse[Item], Generic[Item], frozen=True):
@@ -104,7 +106,7 @@ class PageResponse(ListResponse[Item], Generic[Item], frozen=True):
     @classmethod
     def of_page(cls, page: Page[Any], items: list[Item] | None = None) -> Self:
         """Return the representation of *page*, whose *items* may be represented already."""
-        item, window = cls._item(), page.window
+        item, window = _item_of(cls), page.window
         items = [item.of(one) for one in page.items] if items is None else items
         return cls(items, window.page, window.size, page.total_count, page.total_pages)
 

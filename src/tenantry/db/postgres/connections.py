@@ -86,7 +86,7 @@ class PostgresConnection(Connection):
         """Run a statement that returns nothing, once for each of *rows*."""
         if rows:
             compiled = statement.postgresql
-            arguments = [compiled.arguments(values) for values in rows]
+            arguments = list(map(compiled.arguments, rows))
             executing = self._raw.executemany(compiled.sql, arguments)
             await self._within_deadline(executing, statement.conflicts, len(rows) * ROW_SECONDS)
 

@@ -151,7 +151,7 @@ class SqliteConnection(Connection):
         """Run a statement that returns nothing, once for each of *rows*."""
         if rows:
             compiled = statement.sqlite
-            arguments = [compiled.arguments(values) for values in rows]
+            arguments = list(map(compiled.arguments, rows))
             work = partial(self._run_many, compiled.sql, arguments)
             await self._in_thread(work, statement.conflicts, len(rows) * ROW_SECONDS)
 
