@@ -207,7 +207,8 @@ class Worker:
     async def _outcome(self, claimed: Claimed, stop_reason: str | None) -> Outcome | Returned:
         if stop_reason is not None:
             return await self._skip(claimed, stop_reason)
-        if not await asyncio.to_thread(claimed.run.has_planned_files):
+        run = claimed.run
+        if run.is_planned and not await asyncio.to_thread(run.has_planned_files):
             return self._leave(claimed, may_have_started=claimed.was_held)
         return await self._migrate(claimed)
 
