@@ -142,7 +142,7 @@ def parse(url: str) -> PostgresUrl:
         raise BadPostgresUrl(_HINT) from None
     place, named = _parameters(parts)
     is_bad = parts.scheme not in SCHEMES or parts.fragment or parts.netloc.count("@") > 1
-    if is_bad or any(char.isspace() for char in url):
+    if is_bad or url.split() != [url]:
         raise BadPostgresUrl(_HINT)
     login, _, netloc = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
