@@ -57,7 +57,7 @@ class RejectedByDatabase(Conflict):
     """A constraint or trigger that is not Tenantry's rejects the change; the log names it."""
 
 
-async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool = False) -> Result:
+async def retry_deadlock(work: Callable[[], Awaitable[Result]]) -> Result:
     """Return the result of *work*, and retry it up to `LOST_MAX` times after a deadlock.
 
     A migration and a request both lock several tables. If each waits for a lock of the other,
@@ -66,8 +66,6 @@ async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool
     Args:
         work: It is called again after a `TransactionLost`. So it must write to another database
             last, just before its transaction ends.
-        is_read: Whether it changes nothing. Then it is also repeated, after a pause with jitter,
-            when the connection was refused or lost, as happens while a server restarts.
 
     Raises:
         TransactionLost: The last retry failed, too.
@@ -79,7 +77,7 @@ async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool
         try:
             return await work()
         except DatabaseUnavailable as error:
-            await wait_to_retry(error, tries, is_read=is_read)
+            await wait_to_retry(error, tries, is_read=False)
 
 
 async def wait_to_retry(error: DatabaseUnavailable, tries: int, *, is_read: bool) -> None:
@@ -88,7 +86,8 @@ async def wait_to_retry(error: DatabaseUnavailable, tries: int, *, is_read: bool
     Args:
         error: What the last try raised.
         tries: How often it was tried.
-        is_read: Whether it has changed nothing.
+        is_read: Whether it has changed nothing. Then it is also repeated, after a pause with
+            jitter, when the connection was refused or lost, as happens while a server restarts.
 
     Raises:
         DatabaseUnavailable: *error*, because the work must not be tried again.

@@ -74,7 +74,7 @@ def sent_at_once(
         or not cycle.keep_alive
     ):
         return False
-    lines = b"\r\n".join([b": ".join(one) for one in (*cycle.default_headers, *headers)])
+    lines = b"\r\n".join(map(b": ".join, (*cycle.default_headers, *headers)))
     cycle.response_started = cycle.response_complete = True
     cycle.message_event.set()
     cycle.transport.write(b"%b%b\r\n\r\n%b" % (STATUS_LINE[status], lines, body))
@@ -214,8 +214,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._state is HEAD:
             if len(self.headers) >= HEADERS_MAX:
                 raise HeadersTooLarge
-            # As uvicorn does it: this is called for each header.
-            name = name.lower()
+            name = name.lower()  # as uvicorn does it, without a call more for each header
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
             self.headers.append((name, value))
@@ -236,7 +235,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.expect_100_continue = False  # RFC 9110, section 10.1.1
         super().on_headers_complete()
         cycle = self.cycle
-        cycle.transport = cast("asyncio.Transport", self._writer)
+        cycle.transport = self._writer  # type: ignore[assignment]
         if version == "1.0":
             cycle.send = partial(send_unchunked, cycle, self.transport)  # type: ignore[method-assign]
         elif cycle.waiting_for_100_continue:
