@@ -49,8 +49,8 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
             if members is None:
                 return msgspec.convert(source, cls, from_attributes=True)
             return cls(*members(source))
-        names = (name for name in cls.__struct_fields__ if name not in more)
-        return cls(**{name: getattr(source, name) for name in names}, **more)
+        names = cls.__struct_fields__
+        return cls(**{name: getattr(source, name) for name in names if name not in more}, **more)
 
 
 Item = TypeVar("Item", bound=Schema)
@@ -194,8 +194,8 @@ class EventStream(Schema, frozen=True):
 
 def sent_members(request: msgspec.Struct) -> dict[str, Any]:
     """Return the members of *request* that were sent, by their Python names."""
-    members = ((name, getattr(request, name)) for name in request.__struct_fields__)
-    return {name: value for name, value in members if value is not UNSET}
+    names = request.__struct_fields__
+    return {name: sent for name in names if (sent := getattr(request, name)) is not UNSET}
 
 
 def readable(error: msgspec.DecodeError) -> str:
