@@ -66,4 +66,5 @@ def _row(number: int) -> dict[str, object]:
         "drifted_at": None,
         "drift": None,
         "deleted_at": None,
+        "is_attached": False,
     }

@@ -82,7 +82,7 @@ class StoreConnection(Connection):
         self._process = process
         self._is_open = True
 
-    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+    async def fetch(self, statement: Statement[Row], values: Mapping[str, object]) -> list[Row]:
         """Return every row."""
         compiled, first = statement.sqlite, statement.sqlite_first
         is_alone = await self._begin_alone()
