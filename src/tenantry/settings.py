@@ -232,7 +232,9 @@ class Settings(BaseSettings):
         description="`NORMAL` is faster, but can lose the last commits after a power failure.",
     )
     tenant_migrations: Path | None = Field(
-        None, description="Your own Alembic directory (with `versions/` in it), for every tenant."
+        None,
+        description="Your own Alembic directory (with `versions/` in it), or a folder of plain SQL "
+        "files, for every tenant.",
     )
     tenant_version_table: str = Field(
         "alembic_version",

@@ -656,6 +656,21 @@ class TestMigrateNew:
         assert re.fullmatch(r"[0-9a-f]{12}", made["revision"])
         assert 'down_revision = "a1b2c3d4e5f6"' in Path(made["path"]).read_text()
 
+    def test_is_a_file_of_sql_where_the_others_are(self, alone: Commands):
+        (alone.folder / "ours").mkdir()
+        (alone.folder / "ours" / "0001_orders.sql").write_text("CREATE TABLE orders (id integer);")
+
+        checked = alone("doctor", "--json", **OURS).data
+        shown = alone("migrate", "new", "-m", "second: more!", **OURS)
+
+        details = {one["check"]: one["detail"] for one in checked["items"]}
+        assert details["your revisions"] == "1, the head is 0001."
+        assert details["your project"] == "Plain SQL: its *.sql files are the revisions."
+        assert shown.stdout == "ours/0002_second_more.sql\n"
+        assert Path(shown.stdout.strip()).read_text() == "-- second: more!\n"
+        ended = alone("migrate", "new", "-m", "third", **OURS)
+        assert "0002_second_more.sql, line 1: it has no statement." in ended.stderr
+
     @pytest.mark.slow
     def test_fails_every_tenant_until_it_is_filled_in(self, tenantry: Commands):
         """An empty revision must not count as applied."""

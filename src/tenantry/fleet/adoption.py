@@ -122,7 +122,7 @@ class Adoption:
         new = new_tenant(ctx, name, None, server_name)
         streams = lifecycle.streams()
         server = lifecycle.databases.server(server_name)
-        _check_stamp(stamp, streams)
+        stamp = _resolved_stamp(stamp, streams)
         inspected = await _inspect(server, database, streams)
         _check_versions(inspected, stamp, streams)
         await _check_known(inspected, streams)
@@ -203,13 +203,15 @@ async def undo(lifecycle: Lifecycle, job: Job) -> None:
     await tenants.remove_unseen(lifecycle.catalog, job)
 
 
-def _check_stamp(stamp: str | None, streams: Streams) -> None:
+def _resolved_stamp(stamp: str | None, streams: Streams) -> str | None:
     if stamp is None or stamp == STAMP_BASE:
-        return
+        return stamp
     if streams.user is None:
         raise BadStamp("--stamp requires TENANTRY_TENANT_MIGRATIONS, the folder of your revisions.")
-    if stamp not in {revision.id for revision in streams.user.revisions}:
+    found = streams.user.id_of(stamp)
+    if found is None:
         raise BadStamp
+    return found
 
 
 async def _inspect(server: Server, database: str, streams: Streams) -> Inspected:

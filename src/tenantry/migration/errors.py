@@ -44,7 +44,9 @@ BY_STATE = {
 }
 # The end of the message of a command that PostgreSQL refuses in a transaction.
 _IN_BLOCK = "inside a transaction block"
-_USE_BLOCK = ": use `autocommit_block()` in a separate revision"
+_USE_BLOCK = (
+    ": use `autocommit_block()` in a separate revision (in SQL, `-- tenantry: no-transaction`)"
+)
 # A retry may succeed: lock timeout, deadlock, serialization failure.
 _LOCK_STATES = ("55P03", "40")
 _CHANGED_CONCURRENTLY = ("tuple concurrently updated", "tuple concurrently deleted")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from tenantry.migration.revisions import Revision, parse
+from tenantry.migration.sql_files import SqlRevision
 
 NAMES_SHOWN_MAX = 3
 # A revision that imports anything else is not recorded: it can read the clock, a file or the
@@ -36,13 +37,16 @@ _TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 _NAME_FIELDS = ("arg", "attr", "id", "name")
 
 
-def read_source(revision: Revision, version_table: str) -> tuple[str | None, bool]:
+def read_source(revision: Revision, version_table: str, engine: str) -> tuple[str | None, bool]:
     """Return why the text of *revision* requires it to run live, if so; and whether it has a block.
 
     Args:
         revision: The revision.
         version_table: The name of the user's version table, which is written only at the end.
+        engine: ``sqlite`` or ``postgresql``, for a revision in plain SQL.
     """
+    if isinstance(revision, SqlRevision):
+        return revision.why_live(engine, version_table), revision.part.is_outside
     try:
         text = revision.path.read_bytes()
         tree = parse(text)

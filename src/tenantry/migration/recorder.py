@@ -32,6 +32,7 @@ from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.lint_rules import Sent
 from tenantry.migration.live_code import read_source
 from tenantry.migration.revisions import Revision, execute, line_in
+from tenantry.migration.sql_files import SqlRevision
 from tenantry.migration.statements import TypeName
 
 # A revision that computes for longer than this runs live.
@@ -98,11 +99,13 @@ def examine(
     revision: Revision, dialect: sa.Dialect, version_table: str = VERSION_TABLE
 ) -> tuple[Recording, str | None]:
     """Return what `record` does, and the reason, such as ``imports requests``, if it runs live."""
-    reason, has_block = read_source(revision, version_table)
+    reason, has_block = read_source(revision, version_table, dialect.name)
     is_autocommit = has_block and dialect.name == "postgresql"
     unrecorded = Unrecorded.AUTOCOMMIT if is_autocommit else Unrecorded.LIVE
     if reason is not None:
         return unrecorded, reason
+    if isinstance(revision, SqlRevision):
+        return revision.part.statements, None
     recordings = in_time(lambda: [record_once(revision, dialect, version_table) for _ in range(2)])
     if recordings is None:
         return unrecorded, f"takes more than {RECORD_SECONDS_MAX:g} s to record"

@@ -4,11 +4,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
 from tenantry.migration.project import VERSIONS, find_mistake
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import BASE
+from tenantry.migration.sql_files import is_sql_folder, read_folder, style_of
 from tenantry.migration.streams import NoRevisions, Stream
 
 SLUG_CHARS_MAX = 40
@@ -43,7 +45,8 @@ def write_draft(folder: Path, message: str) -> Revision:
 
     The new revision raises an error until it is completed: an empty one would be applied.
     In a numbered history (``0007_add_terms.py``) its id is the next number; otherwise it is
-    random, as in Alembic.
+    random, as in Alembic. In a folder of plain SQL it is a file in the style of the others, and
+    has the time as its number if they have.
 
     Args:
         folder: The folder of the revisions; it and its ``versions/`` are created if missing.
@@ -51,12 +54,14 @@ def write_draft(folder: Path, message: str) -> Revision:
 
     Raises:
         BadMessage: It is not one line, or has no characters for a file name.
-        BadStream: The existing revisions cannot be read, or have several heads.
+        BadStream, BadSqlFile: The existing revisions cannot be read, or have several heads.
         DraftExists: The file exists already.
     """
     slug = re.sub(r"\W+", "_", message.lower(), flags=re.ASCII)[:SLUG_CHARS_MAX].strip("_")
     if not slug or not message.isprintable() or set(message) & set('"\\'):
         raise BadMessage
+    if is_sql_folder(folder):
+        return _write_sql(folder, message, slug)
     versions = folder / VERSIONS
     if folder.is_dir() and any(folder.iterdir()) and (mistake := find_mistake(folder)):
         raise NoRevisions(f"The user revisions cannot be read: {mistake}")
@@ -73,12 +78,29 @@ def write_draft(folder: Path, message: str) -> Revision:
     if revisions:  # in the folder of the newest one: some histories have a folder for each year
         beside = revisions[-1].path.parent.relative_to(versions.resolve())
         path = versions / beside / path.name
+    _write(path, text)
+    return Revision(stream.name, revision_id, frozenset({head} - {BASE}), path)
+
+
+def _write_sql(folder: Path, message: str, slug: str) -> Revision:
+    """Write a file in the style of the newest one; a comment alone is no statement."""
+    newest = read_folder(folder, "user")[-1]
+    suffix, has_sections = style_of(newest)
+    number = _id_after(newest.number)
+    if len(number) == len(now := f"{utc_now():%Y%m%d%H%M%S}"):
+        number = max(number, now)
+    path = folder / f"{number}_{slug}{suffix}"
+    text = f"-- {message}\n"
+    _write(path, f"-- migrate:up\n{text}\n-- migrate:down\n" if has_sections else text)
+    return Revision(newest.stream, number, frozenset({newest.id}), path)
+
+
+def _write(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
         raise DraftExists(f"The file {path} exists already.") from error
-    return Revision(stream.name, revision_id, frozenset({head} - {BASE}), path)
 
 
 def _read(stream: Stream) -> tuple[str, Sequence[Revision]]:

@@ -102,7 +102,7 @@ class Revision:
     @cached_property
     def name(self) -> str:
         """The name to display: that of its file."""
-        return self.path.stem
+        return self.path.stem.removesuffix(".up")
 
     def load(self) -> ModuleType:
         """Return a new, private instance of the revision's module."""

@@ -36,6 +36,7 @@ _TOKEN = re.compile(
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _ROUTINE = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|PROCEDURE)\b", re.IGNORECASE)
+_TRIGGER = re.compile(r"CREATE\s+(?:TEMP(?:ORARY)?\s+)?TRIGGER\b", re.IGNORECASE)
 # Source: PostgreSQL manual, sections 9.17 ("never undone") and 19.6; COPY TO writes a file.
 _OUTLIVES_ROLLBACK = re.compile(
     r"""
@@ -56,6 +57,15 @@ _MAYBE_ENDING = re.compile(
     rf"(?:\A|[;/\n\r])\s*(?:{'|'.join(sorted(_ENDINGS))}|(?:START|PREPARE)\s+TRANSACTION)\b",
     re.IGNORECASE,
 )
+
+
+class NotSplit(Exception):
+    """A text cannot be split into commands, because of what is at *index*."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,59 @@ def commands(sql: str) -> list[tuple[str, ...]]:
         else:
             found[-1].append(text.lower())
     return [tuple(one) for one in found if one]
+
+
+def split(sql: str) -> Iterator[tuple[int, str]]:
+    """Yield each command in *sql*, as it is written there, with the index at which it begins.
+
+    The body of a function (``BEGIN ATOMIC … END``) or of a trigger of SQLite (``BEGIN … END``) is
+    part of its command. Its end is the first END at the beginning of a command.
+
+    Raises:
+        NotSplit: Something is not closed, or a backslash is outside of literals and comments.
+    """
+    begin, end, depth, word = -1, 0, 0, ""
+    in_body = at_start = False
+    for token in _tokens(sql):
+        kind = token.lastgroup
+        if kind == "skipped":
+            continue
+        _check_token(token)
+        was_start, at_start = at_start, kind == "end" and depth == 0
+        if at_start and not in_body:
+            if begin >= 0:
+                yield begin, sql[begin:end]
+            begin = -1
+            continue
+        begin, end = token.start() if begin < 0 else begin, token.end()
+        depth += (kind == "open") - (kind == "close")
+        word, before = token.group().upper() if kind == "word" else "", word
+        if in_body:
+            in_body = not (was_start and word == "END")
+        elif depth == 0 and _begins_body(before, word, sql, begin):
+            in_body = at_start = True
+    if begin >= 0 and (depth or in_body):
+        raise NotSplit(begin, "a parenthesis or BEGIN is not closed")
+    if begin >= 0:
+        yield begin, sql[begin:end]
+
+
+def _check_token(token: re.Match[str]) -> None:
+    if token.lastgroup == "broken":
+        raise NotSplit(token.start(), f"{token.group()} is not closed")
+    if token.group() == "\\":
+        raise NotSplit(token.start(), "commands of psql, such as \\copy, are not SQL")
+
+
+def _begins_body(before: str, word: str, sql: str, begin: int) -> bool:
+    if (before, word) == ("BEGIN", "ATOMIC"):
+        return _ROUTINE.match(sql, begin) is not None
+    return word == "BEGIN" and _TRIGGER.match(sql, begin) is not None
+
+
+def begins_or_ends_transaction(command: str) -> bool:
+    """Return whether one *command*, as `split` yields it, begins or ends a transaction."""
+    return any(map(_is_ending, read(command).commands[:1]))
 
 
 def command_until(sql: str, place: int | None) -> tuple[int, str]:

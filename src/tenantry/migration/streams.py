@@ -1,4 +1,4 @@
-"""Streams of Alembic revisions: the revisions that exist, and those that are pending."""
+"""Streams of revisions, of Alembic or in plain SQL: which exist, and which are pending."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +16,12 @@ from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
-from tenantry.migration import alembic_modules
+from tenantry.migration import alembic_modules, sql_files
 from tenantry.migration.project import BadProject, find_mistake, find_project
 from tenantry.migration.project_files import Signature, find_files, hash_of, signature_of
 from tenantry.migration.revisions import Revision, describe
 from tenantry.migration.schema_state import AND, BASE, Applied, SchemaRevision, SeveralVersions
+from tenantry.migration.sql_files import SqlRevision
 
 # They determine the SQL of a revision, and are not among the files of a project.
 _PACKAGES = ("tenantry", "alembic", "sqlalchemy")
@@ -51,6 +52,17 @@ class UnknownRevision(Unavailable):
         self.cause = f"{said[0]} …, {said[1]}"
 
 
+class FileInserted(UnknownRevision):
+    """A file of SQL was added or removed before the one that the database is at."""
+
+    def __init__(self, version: str, name: str) -> None:
+        super().__init__(version, name)
+        self.message = self.cause = (
+            f"A file was added or removed before {name}, which the database has already: give a "
+            "new file a later number, and put a removed one back."
+        )
+
+
 class _Directory(ScriptDirectory):
     """A folder of revisions; of two with the same id, Alembic would read one."""
 
@@ -71,7 +83,7 @@ class Stream:
 
     Args:
         name: Distinguishes the streams of one database.
-        folder: Contains ``versions/``.
+        folder: Contains ``versions/``, or files of plain SQL (`sql_files`).
         naming: The naming convention of the ``target_metadata`` in ``env.py``.
 
     Every member raises `BadStream` if the folder cannot be read.
@@ -164,8 +176,19 @@ class Stream:
         if version == BASE and until is None:
             return self.revisions
         if not self.has(version):
+            for one in self.revisions:
+                if isinstance(one, SqlRevision) and one.number == version.partition(".")[0]:
+                    raise FileInserted(version, one.name)
             raise UnknownRevision(version, self.name)
         return self._between(until or self.head, version or "base")
+
+    def id_of(self, text: str) -> str | None:
+        """Return the id of the revision with this id, or with this number of its SQL file."""
+        for one in self.revisions:
+            number = int(one.number) if isinstance(one, SqlRevision) else None
+            if one.id == text or (text.isdecimal() and int(text) == number):
+                return one.id
+        return None
 
     def has(self, version: str) -> bool:
         """Return whether *version* is the base, or has revisions of this stream only."""
@@ -188,7 +211,8 @@ class Stream:
     def _script(self) -> ScriptDirectory:
         if not self._folder.is_dir():
             raise BadStream(f"The {self.name} revisions cannot be read: the folder does not exist.")
-        if mistake := find_mistake(self._folder):
+        is_sql = sql_files.is_sql_folder(self._folder)
+        if not is_sql and (mistake := find_mistake(self._folder)):
             raise NoRevisions(f"The {self.name} revisions cannot be read: {mistake}")
         try:
             project = find_project(self._folder)
@@ -197,10 +221,14 @@ class Stream:
         project.add_import_paths()
         alembic_modules.install()
         try:
-            script = _Directory(
-                str(self._folder),
-                version_locations=[str(one) for one in project.version_locations],
-                recursive_version_locations=project.is_recursive,
+            script = (
+                sql_files.SqlDirectory(self._folder, self.name)
+                if is_sql
+                else _Directory(
+                    str(self._folder),
+                    version_locations=[str(one) for one in project.version_locations],
+                    recursive_version_locations=project.is_recursive,
+                )
             )
             script.revision_map.heads  # noqa: B018 - reads every file, so errors are raised here
         except (Exception, SystemExit) as error:  # a revision file can raise anything
@@ -223,6 +251,8 @@ class Stream:
         return [self._revision(step) for step in reversed(steps)]
 
     def _revision(self, script: Script) -> Revision:
+        if of_sql := sql_files.revision_of(script):
+            return of_sql
         down = frozenset(script._all_down_revisions)  # noqa: SLF001 - with what it depends on
         revision = Revision(self.name, script.revision, down, Path(script.path), self._metadata)
         return self._known.setdefault(revision.id, revision)

@@ -17,6 +17,7 @@ from tenantry.migration.revisions import Revision, parse
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied, SchemaRevision, SchemaState, Undo
 from tenantry.migration.scripts import Script
+from tenantry.migration.sql_files import SqlRevision
 from tenantry.migration.streams import Streams, UnknownRevision
 
 USER = "user"
@@ -163,12 +164,20 @@ class UndoScripts(RunScripts):
 
 
 def check_has_downgrade(revision: Revision) -> None:
-    """Check that a revision has a ``downgrade()`` that does something.
+    """Check that a revision has a ``downgrade()`` that does something, or SQL that undoes it.
 
     Raises:
         NoDowngrade: It is missing, or consists of ``pass``, ``...``, text, ``return`` or
-            ``raise NotImplementedError``; the message has the file and the line.
+            ``raise NotImplementedError``, or the SQL has no statement; the message has the file
+            and the line.
     """
+    if isinstance(revision, SqlRevision):
+        if revision.back.statements:
+            return
+        raise NoDowngrade(
+            f"{revision.path.name}, line 1: {revision.back_name} is missing or has no statement, "
+            "so the run cannot be undone. Write it, or migrate forward with a new revision."
+        )
     functions = {
         one.name: one for one in parse(revision.content).body if isinstance(one, ast.FunctionDef)
     }

@@ -39,6 +39,7 @@ from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.schema_state import NoVersion
+from tenantry.migration.sql_files import is_sql_folder
 from tenantry.migration.streams import BadStream, RevisionUnreadable, Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant import stream as tenant_stream
@@ -222,6 +223,8 @@ def _check_revisions(settings: Settings) -> list[Finding]:
 
 
 def _check_project(folder: Path, version_table: str) -> list[Finding]:
+    if is_sql_folder(folder):
+        return [Finding("your project", State.OK, "Plain SQL: its *.sql files are the revisions.")]
     try:
         project = find_project(folder)
     except BadProject as error:
