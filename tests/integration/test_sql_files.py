@@ -20,7 +20,7 @@ from tenantry.migration.errors import explain
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
-from tenantry.migration.streams import FileInserted, Stream, Streams
+from tenantry.migration.streams import Stream, Streams, UnknownRevision
 from tenantry.migration.undo import NoDowngrade
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
@@ -126,7 +126,7 @@ class TestOneDatabase:
         assert (await migrate()).error is None
         write(sql, n20240201_late="CREATE TABLE late (id integer);")
         done = await migrate()
-        assert isinstance(done.error, FileInserted)
+        assert isinstance(done.error, UnknownRevision)
         assert "before 20240301_rows" in explain(done.error)
         (sql / "20240201_late.sql").rename(sql / "20240401_late.sql")
         assert (await migrate()).error is None
@@ -189,7 +189,7 @@ class TestOneDatabase:
         self, migrate: Migrate, sql: Path
     ):
         write(sql, n1_note=NOTE, n2_index=INDEX.partition("\n")[2])
-        assert "(in SQL, `-- tenantry: no-transaction`)" in await migrate.reason()
+        assert "(SQL: `-- tenantry: no-transaction`)" in await migrate.reason()
 
     async def test_does_not_accept_a_file_that_writes_the_version(
         self, migrate: Migrate, sql: Path
@@ -233,7 +233,7 @@ class TestFleet:
             write(sql, n2_rows__up=ROWS, n2_rows__down="-- Later.")
             done = await run(services)
             before = raw_sql.dump(url_of(services, some[0]))
-            with pytest.raises(NoDowngrade, match=r"2_rows\.up\.sql, line 1: 2_rows\.down\.sql is"):
+            with pytest.raises(NoDowngrade, match=r"2_rows\.up\.sql: what undoes it"):
                 await run(services, undoes=done.id)
             assert raw_sql.dump(url_of(services, some[0])) == before
 

@@ -208,10 +208,10 @@ def _resolved_stamp(stamp: str | None, streams: Streams) -> str | None:
         return stamp
     if streams.user is None:
         raise BadStamp("--stamp requires TENANTRY_TENANT_MIGRATIONS, the folder of your revisions.")
-    found = streams.user.id_of(stamp)
+    found = streams.user.find(stamp)
     if found is None:
         raise BadStamp
-    return found
+    return found.id
 
 
 async def _inspect(server: Server, database: str, streams: Streams) -> Inspected:

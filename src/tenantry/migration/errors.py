@@ -45,7 +45,7 @@ BY_STATE = {
 # The end of the message of a command that PostgreSQL refuses in a transaction.
 _IN_BLOCK = "inside a transaction block"
 _USE_BLOCK = (
-    ": use `autocommit_block()` in a separate revision (in SQL, `-- tenantry: no-transaction`)"
+    ": use `autocommit_block()` (SQL: `-- tenantry: no-transaction`) in a separate revision"
 )
 # A retry may succeed: lock timeout, deadlock, serialization failure.
 _LOCK_STATES = ("55P03", "40")

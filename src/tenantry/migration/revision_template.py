@@ -10,7 +10,7 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.project import VERSIONS, find_mistake
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import BASE
-from tenantry.migration.sql_files import is_sql_folder, read_folder, style_of
+from tenantry.migration.sql_files import is_sql_folder, read_folder, suffix_of
 from tenantry.migration.streams import NoRevisions, Stream
 
 SLUG_CHARS_MAX = 40
@@ -85,13 +85,12 @@ def write_draft(folder: Path, message: str) -> Revision:
 def _write_sql(folder: Path, message: str, slug: str) -> Revision:
     """Write a file in the style of the newest one; a comment alone is no statement."""
     newest = read_folder(folder, "user")[-1]
-    suffix, has_sections = style_of(newest)
     number = _id_after(newest.number)
     if len(number) == len(now := f"{utc_now():%Y%m%d%H%M%S}"):
         number = max(number, now)
-    path = folder / f"{number}_{slug}{suffix}"
+    path = folder / f"{number}_{slug}{suffix_of(newest)}"
     text = f"-- {message}\n"
-    _write(path, f"-- migrate:up\n{text}\n-- migrate:down\n" if has_sections else text)
+    _write(path, f"-- migrate:up\n{text}\n-- migrate:down\n" if newest.has_sections else text)
     return Revision(newest.stream, number, frozenset({newest.id}), path)
 
 

@@ -99,6 +99,11 @@ class Revision:
         """The heads by which it replaces them."""
         return (self.id,) if self.revealed is None else self.revealed
 
+    @property
+    def number(self) -> str:
+        """The number in the name of its file; of a revision in Python, its id."""
+        return self.id
+
     @cached_property
     def name(self) -> str:
         """The name to display: that of its file."""

@@ -62,10 +62,9 @@ _MAYBE_ENDING = re.compile(
 class NotSplit(Exception):
     """A text cannot be split into commands, because of what is at *index*."""
 
-    def __init__(self, index: int, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
         self.index = index
-        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -179,10 +178,11 @@ def split(sql: str) -> Iterator[tuple[int, str]]:
     begin, end, depth, word = -1, 0, 0, ""
     in_body = at_start = False
     for token in _tokens(sql):
-        kind = token.lastgroup
+        kind, before = token.lastgroup, word
         if kind == "skipped":
             continue
-        _check_token(token)
+        if kind == "broken" or token.group() == "\\":
+            raise NotSplit(token.start())
         was_start, at_start = at_start, kind == "end" and depth == 0
         if at_start and not in_body:
             if begin >= 0:
@@ -191,28 +191,16 @@ def split(sql: str) -> Iterator[tuple[int, str]]:
             continue
         begin, end = token.start() if begin < 0 else begin, token.end()
         depth += (kind == "open") - (kind == "close")
-        word, before = token.group().upper() if kind == "word" else "", word
+        word = token.group().upper() if kind == "word" else ""
         if in_body:
             in_body = not (was_start and word == "END")
-        elif depth == 0 and _begins_body(before, word, sql, begin):
-            in_body = at_start = True
-    if begin >= 0 and (depth or in_body):
-        raise NotSplit(begin, "a parenthesis or BEGIN is not closed")
+        elif word in {"BEGIN", "ATOMIC"} and depth == 0:
+            pattern = _ROUTINE if (before, word) == ("BEGIN", "ATOMIC") else _TRIGGER
+            in_body = at_start = pattern.match(sql, begin) is not None
     if begin >= 0:
+        if depth or in_body:
+            raise NotSplit(begin)
         yield begin, sql[begin:end]
-
-
-def _check_token(token: re.Match[str]) -> None:
-    if token.lastgroup == "broken":
-        raise NotSplit(token.start(), f"{token.group()} is not closed")
-    if token.group() == "\\":
-        raise NotSplit(token.start(), "commands of psql, such as \\copy, are not SQL")
-
-
-def _begins_body(before: str, word: str, sql: str, begin: int) -> bool:
-    if (before, word) == ("BEGIN", "ATOMIC"):
-        return _ROUTINE.match(sql, begin) is not None
-    return word == "BEGIN" and _TRIGGER.match(sql, begin) is not None
 
 
 def begins_or_ends_transaction(command: str) -> bool:

@@ -46,21 +46,18 @@ class UnknownRevision(Unavailable):
         cause: What the messages of all databases have in common.
     """
 
-    def __init__(self, version: str, stream: str) -> None:
+    def __init__(self, version: str, stream: str, found: "Revision | None" = None) -> None:
         said = "The database is at revision", f"which is not among the {stream} ones."
+        if found is not None:
+            said = (
+                said[0],
+                (
+                    f"and a file was added or removed before {found.name}: give a new file a later "
+                    "number, and put a removed one back."
+                ),
+            )
         super().__init__(f"{said[0]} {version!r}, {said[1]}")
         self.cause = f"{said[0]} …, {said[1]}"
-
-
-class FileInserted(UnknownRevision):
-    """A file of SQL was added or removed before the one that the database is at."""
-
-    def __init__(self, version: str, name: str) -> None:
-        super().__init__(version, name)
-        self.message = self.cause = (
-            f"A file was added or removed before {name}, which the database has already: give a "
-            "new file a later number, and put a removed one back."
-        )
 
 
 class _Directory(ScriptDirectory):
@@ -176,19 +173,12 @@ class Stream:
         if version == BASE and until is None:
             return self.revisions
         if not self.has(version):
-            for one in self.revisions:
-                if isinstance(one, SqlRevision) and one.number == version.partition(".")[0]:
-                    raise FileInserted(version, one.name)
-            raise UnknownRevision(version, self.name)
+            raise UnknownRevision(version, self.name, self.find(version.partition(".")[0]))
         return self._between(until or self.head, version or "base")
 
-    def id_of(self, text: str) -> str | None:
-        """Return the id of the revision with this id, or with this number of its SQL file."""
-        for one in self.revisions:
-            number = int(one.number) if isinstance(one, SqlRevision) else None
-            if one.id == text or (text.isdecimal() and int(text) == number):
-                return one.id
-        return None
+    def find(self, name: str) -> Revision | None:
+        """Return the revision with this id, or with this number of its SQL file."""
+        return next((one for one in self.revisions if name in {one.id, one.number}), None)
 
     def has(self, version: str) -> bool:
         """Return whether *version* is the base, or has revisions of this stream only."""
@@ -222,7 +212,7 @@ class Stream:
         alembic_modules.install()
         try:
             script = (
-                sql_files.SqlDirectory(self._folder, self.name)
+                sql_files.read_directory(self._folder, self.name)
                 if is_sql
                 else _Directory(
                     str(self._folder),
@@ -251,8 +241,8 @@ class Stream:
         return [self._revision(step) for step in reversed(steps)]
 
     def _revision(self, script: Script) -> Revision:
-        if of_sql := sql_files.revision_of(script):
-            return of_sql
+        if isinstance(script.module, SqlRevision):
+            return script.module
         down = frozenset(script._all_down_revisions)  # noqa: SLF001 - with what it depends on
         revision = Revision(self.name, script.revision, down, Path(script.path), self._metadata)
         return self._known.setdefault(revision.id, revision)

@@ -175,8 +175,9 @@ def check_has_downgrade(revision: Revision) -> None:
         if revision.back.statements:
             return
         raise NoDowngrade(
-            f"{revision.path.name}, line 1: {revision.back_name} is missing or has no statement, "
-            "so the run cannot be undone. Write it, or migrate forward with a new revision."
+            f"{revision.path.name}: what undoes it (`{revision.name}.down.sql`, or "
+            "`-- migrate:down`) is missing or has no statement. Write it, or migrate forward with a "
+            "new revision."
         )
     functions = {
         one.name: one for one in parse(revision.content).body if isinstance(one, ast.FunctionDef)
