@@ -176,8 +176,8 @@ def check_has_downgrade(revision: Revision) -> None:
             return
         raise NoDowngrade(
             f"{revision.path.name}: what undoes it (`{revision.name}.down.sql`, or "
-            "`-- migrate:down`) is missing or has no statement. Write it, or migrate forward with a "
-            "new revision."
+            "`-- migrate:down`) is missing or has no statement. Write it, or migrate forward with "
+            "a new revision."
         )
     functions = {
         one.name: one for one in parse(revision.content).body if isinstance(one, ast.FunctionDef)
