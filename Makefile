@@ -23,8 +23,8 @@ IN_FIREFOX := $(patsubst %,tests/e2e/test_%.py,true_at_nervous_moments views ses
 # What depends on the version of Alembic and SQLAlchemy: how a revision is read, recorded and executed.
 OF_REVISIONS := tests/corpus $(patsubst %,tests/integration/test_%.py,recording as_alembic live_revisions \
 	projects streams failures_of_projects) \
-	$(patsubst %,tests/unit/test_%.py,sqlalchemy alembic_modules project ddl_only lint)
-LOWEST := alembic==1.16.0 sqlalchemy==2.0.40
+	$(patsubst %,tests/unit/test_%.py,sqlalchemy alembic_modules project ddl_only lint access)
+LOWEST := alembic==1.16.0 sqlalchemy==2.0.40 email-validator==2.3.0
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 
@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture simulate prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture simulate prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,12 @@ test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also am
 # The other ends of both ranges are in requirements/dev.lock: `test` runs them.
 test-versions: .versions/.lowest ## Run the tests of revisions with the lowest supported Alembic and SQLAlchemy
 	.versions/lowest/bin/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) $(OF_REVISIONS))
+
+# It asks the package index, and installs nothing.
+test-beside: $(UV) ## Find versions that Tenantry, FastAPI, SQLModel, Celery and fastapi-users all accept
+	@for python in 3.11 3.13; do \
+		$(UV) pip compile --quiet --python-version $$python --no-header --no-annotate --group beside pyproject.toml \
+			| grep -E '^(celery|email-validator|fastapi|fastapi-users|sqlmodel|starlette)==' || exit 1; done
 
 # What the next `make lock` and the next upper bounds would bring. Each run installs it again.
 newest: $(UV) ## Run the quick tests with the newest release of everything, also above our upper bounds; T= chooses
