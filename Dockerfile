@@ -25,6 +25,8 @@ FROM ${PYTHON_IMAGE}
 ARG POSTGRES_MAJOR=18
 COPY --from=postgres /usr/local/share/keyrings/postgres.gpg.asc /usr/local/share/keyrings/
 COPY --from=postgres /etc/apt/sources.list.d/pgdg.list /etc/apt/sources.list.d/
+# The release of Debian and the major version of PostgreSQL are pinned; minor ones are to be new.
+# hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends postgresql-client-${POSTGRES_MAJOR} \
  && rm -rf /var/lib/apt/lists/*

@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture simulate prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,10 @@ test-recipes: .venv/.dev .recipes/.tools ## Go back to a point in time with pgBa
 		{ echo "NOT RUN: needs pgBackRest: apt-get install postgresql pgbackrest sqlite3" >&2; exit 3; }; fi
 	$(BIN)/pytest $(if $(T),$(T),tests/recipes)
 
+# Without Docker and Podman, the steps that need no root are run in an empty folder.
+test-image: .venv/.dev .image/.tools ## Build the image and run it, and check each line of the Dockerfile
+	$(BIN)/pytest tests/release
+
 # With the same letters everywhere: the console prefers Inter to the font of the system.
 pictures: .venv/.dev ## Take the pictures in docs/images again, in Chromium; installs its font, when root
 	@if ! fc-list : family 2>/dev/null | grep -q '^Inter'; then \
@@ -159,6 +163,15 @@ cluster: .venv/.dev .cluster/.tools ## Fail Patroni, HAProxy, PgBouncer, etcd in
 wheel: .venv/.runtime ## Build the wheel of a release in dist
 	@$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist .
 	@ls dist/*.whl
+
+# What is not a part of the commit is not in the release. Each release has a folder of its own.
+release: .venv/.runtime .supply/.tools .supply/.release ## Build wheel, archive, image, bill of materials, provenance and checksums in dist
+	@$(BIN)/python -m tools.release build dist .supply/tools/bin/cyclonedx-py environment \
+		--pyproject pyproject.toml --mc-type application --output-reproducible --output-format JSON \
+		.supply/release/bin/python --output-file
+
+cut: .venv/.runtime ## Cut the changelog, and set the version: VERSION=1.2.0
+	@$(BIN)/python -m tools.release cut $(or $(VERSION),"")
 
 sbom: .supply/.tools .supply/.release ## Write the bill of materials of a release to dist/sbom.cdx.json (CycloneDX)
 	@mkdir -p dist
@@ -201,6 +214,7 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group bench -c requirements/dev.lock -o requirements/bench.lock pyproject.toml
 	$(COMPILE) --upgrade --group supply -c requirements/dev.lock -o requirements/supply.lock
 	$(COMPILE) --upgrade --group cluster -c requirements/dev.lock -o requirements/cluster.lock
+	$(COMPILE) --upgrade --group image -o requirements/image.lock
 	$(COMPILE) --upgrade --group recipes -o requirements/recipes.lock
 
 # Neither is part of .venv: one has the tools that inspect a release, the other only a release.
@@ -213,6 +227,11 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(UV) venv --quiet --clear --python $(PYTHON) .supply/release
 	$(UV) pip sync --quiet --python .supply/release/bin/python --require-hashes requirements/runtime.lock
 	$(UV) pip install --quiet --python .supply/release/bin/python --no-deps --no-build-isolation .
+	@touch $@
+
+.image/.tools: requirements/image.lock Makefile | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) .image/tools
+	$(UV) pip sync --quiet --python .image/tools/bin/python --require-hashes requirements/image.lock
 	@touch $@
 
 # Patroni runs as a user without rights, who cannot read a Python below the home folder of root.
@@ -229,7 +248,7 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	@touch $@
 
 clean: ## Remove everything that make has created
-	rm -rf .venv .versions .uv .node .supply .cluster .recipes .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .versions .uv .node .supply .image .cluster .recipes .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements/runtime.lock pyproject.toml | .venv/bin/python

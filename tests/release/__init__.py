@@ -1,0 +1,1 @@
+"""Tests of what a release is, which need a package index: `make test-image` runs them."""
