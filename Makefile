@@ -166,12 +166,13 @@ wheel: .venv/.runtime ## Build the wheel of a release in dist
 
 # What is not a part of the commit is not in the release. Each release has a folder of its own.
 release: .venv/.runtime .supply/.tools .supply/.release ## Build wheel, archive, image, bill of materials, provenance and checksums in dist
-	@$(BIN)/python -m tools.release build dist .supply/tools/bin/cyclonedx-py environment \
+	@$(BIN)/python -m tools.release build dist $(CURDIR)/.supply/tools/bin/cyclonedx-py environment \
 		--pyproject pyproject.toml --mc-type application --output-reproducible --output-format JSON \
-		.supply/release/bin/python --output-file
+		$(CURDIR)/.supply/release/bin/python --output-file
 
 cut: .venv/.runtime ## Cut the changelog, and set the version: VERSION=1.2.0
 	@$(BIN)/python -m tools.release cut $(or $(VERSION),"")
+	@$(MAKE) --no-print-directory docs
 
 sbom: .supply/.tools .supply/.release ## Write the bill of materials of a release to dist/sbom.cdx.json (CycloneDX)
 	@mkdir -p dist

@@ -147,26 +147,27 @@ def build(source: Source, folder: Path, sbom: Sequence[str], *, builder: str | N
     target = folder.absolute() / source.stem
     if target.exists():
         raise Refused(f"{target} exists: remove it, or name another folder.")
-    target.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
-        tree = Path(temporary, source.stem)
+        tree, built = Path(temporary, "tree", source.stem), Path(temporary, "built")
+        built.mkdir()
         archive = subprocess.check_output(["git", "archive", source.commit], cwd=source.root)
         with tarfile.open(fileobj=BytesIO(archive)) as tar:
             tar.extractall(tree, filter="data")
         environment = {**os.environ, "SOURCE_DATE_EPOCH": source.epoch}  # noqa: TID251
-        command = [sys.executable, "-c", _BUILD, str(target)]
+        command = [sys.executable, "-c", _BUILD, str(built)]
         subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
-        shutil.copyfile(tree / LOCK, target / f"{source.stem}-runtime.lock")
-        subprocess.run([*sbom, str(target / f"{source.stem}.cdx.json")], cwd=tree, check=True)
+        shutil.copyfile(tree / LOCK, built / f"{source.stem}-runtime.lock")
+        subprocess.run([*sbom, str(built / f"{source.stem}.cdx.json")], cwd=tree, check=True)
         if builder is not None:
-            image, file = f"tenantry:{source.version}", str(target / f"{source.stem}-image.tar")
+            image, file = f"tenantry:{source.version}", str(built / f"{source.stem}-image.tar")
             subprocess.run([builder, "build", "--quiet", "--tag", image, str(tree)], check=True)
             subprocess.run([builder, "save", "--output", file, image], check=True)
-    statement = provenance(source, {one.name: _hash(one) for one in sorted(target.iterdir())})
-    text = json.dumps(statement, indent=2, sort_keys=True) + "\n"
-    (target / f"{source.stem}.intoto.json").write_text(text, encoding="utf-8")
-    lines = [f"{_hash(one)}  {one.name}\n" for one in sorted(target.iterdir())]
-    (target / SUMS).write_text("".join(lines), encoding="utf-8")
+        statement = provenance(source, _hashes(built))
+        text = json.dumps(statement, indent=2, sort_keys=True) + "\n"
+        (built / f"{source.stem}.intoto.json").write_text(text, encoding="utf-8")
+        lines = [f"{one}  {name}\n" for name, one in _hashes(built).items()]
+        (built / SUMS).write_text("".join(lines), encoding="utf-8")
+        shutil.copytree(built, target)
     return target
 
 
@@ -209,8 +210,10 @@ def find_builder() -> str | None:
     return None
 
 
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _hashes(folder: Path) -> dict[str, str]:
+    """Return the hash of each file, by name."""
+    files = sorted(folder.iterdir())
+    return {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
 
 
 def _output(command: Sequence[str], root: Path) -> str:
