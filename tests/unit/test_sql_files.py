@@ -9,7 +9,7 @@ from tenantry.migration.live import DRIVER_DEFAULT
 from tenantry.migration.recorder import Unrecorded, examine
 from tenantry.migration.revision_template import write_draft
 from tenantry.migration.sql_text import NotSplit, split
-from tenantry.migration.streams import BadStream, NoRevisions, Stream
+from tenantry.migration.streams import BadStream, NoRevisions, Stream, UnknownRevision
 from tenantry.migration.undo import NoDowngrade, check_has_downgrade
 
 POSTGRESQL = postgresql((17, 0), DRIVER_DEFAULT)
@@ -71,16 +71,28 @@ class TestHistories:
     def test_plain_files_are_ordered_by_their_numbers(self, tmp_path: Path):
         stream = stream_of(
             tmp_path,
-            n0010_ten="SELECT 10;",
-            n0009_nine="SELECT 9; SELECT ':x %';",
-            n0009_nine__down="SELECT -9;",
+            n0002_two="SELECT 2;",
+            n0001_one="SELECT 1; SELECT ':x %';",
+            n0001_one__down="SELECT -1;",
         )
-        nine, ten = stream.revisions
-        assert (nine.id, nine.name, ten.id, stream.head) == ("0009", "0009_nine", "0010", "0010")
-        assert (nine.down, ten.down) == (frozenset(), {"0009"})
-        assert examine(nine, SQLITE) == (("SELECT 9", "SELECT ':x %'"), None)
-        assert examine(nine.undone("undone", ()), POSTGRESQL) == (("SELECT -9",), None)
-        assert [one.id for one in stream.after("0009")] == ["0010"]
+        one, two = stream.revisions
+        assert (one.id, one.name, two.id, stream.head) == ("0001", "0001_one", "0002", "0002")
+        assert (one.down, two.down) == (frozenset(), {"0001"})
+        assert examine(one, SQLITE) == (("SELECT 1", "SELECT ':x %'"), None)
+        assert examine(one.undone("undone", ()), POSTGRESQL) == (("SELECT -1",), None)
+        assert [one.id for one in stream.after("0001")] == ["0002"]
+
+    @pytest.mark.parametrize("first", ["0004_early", "20240101_early", "0000_early"])
+    def test_know_a_version_no_more_when_a_file_is_added_before(self, tmp_path: Path, first: str):
+        later = {"n0005_a": "SELECT 1;", "n0006_b": "SELECT 1;"}
+        if first.startswith("2"):
+            later = {"n20240201_a": "SELECT 1;", "n20240301_b": "SELECT 1;"}
+        if first.startswith("0000"):
+            later = {"n0001_a": "SELECT 1;", "n0002_b": "SELECT 1;"}
+        version = stream_of(tmp_path, **later).head
+        stream = stream_of(tmp_path, **{f"n{first}": "SELECT 1;"})
+        with pytest.raises(UnknownRevision, match="a file was added or removed before"):
+            stream.after(version)
 
     def test_the_files_of_golang_migrate_are_read_as_they_are(self, tmp_path: Path):
         files = {f"n{n}_step__up": f"SELECT {n};" for n in range(1, 12)}

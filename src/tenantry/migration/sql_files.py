@@ -7,9 +7,9 @@ Three styles of names are read, one in a folder:
 * dbmate's ``20240101120000_name.sql``, with the sections ``-- migrate:up`` and
   ``-- migrate:down``, and their option ``transaction:false``.
 
-The id of a revision is the number, as it is written. A date is followed by the place of the file
-among all, ``20240101120000.7``: otherwise a file that is added before one that databases have
-already would never be applied to them, and nothing would say so.
+The id of a revision is the number, as it is written. A number that is not the place of the file
+among all is followed by that place, ``20240101120000.7``: otherwise a file that is added before one
+that databases have already would never be applied to them, and nothing would say so.
 
 ``-- tenantry: no-transaction`` above the first statement of a file is what `autocommit_block` is to
 a revision in Python.
@@ -155,7 +155,7 @@ def read_folder(folder: Path, stream: str) -> list[SqlRevision]:
     found: list[SqlRevision] = []
     for place, number in enumerate(sorted(ups), start=1):
         written, path = ups[number]
-        revision_id = written if number <= CONSECUTIVE_MAX else f"{written}.{place}"
+        revision_id = written if number == place else f"{written}.{place}"
         of = Revision(stream, revision_id, frozenset(one.id for one in found[-1:]), path)
         found.append(_read_revision(of, backs[number][1] if number in backs else None))
         first, last = found[0], found[-1]
