@@ -228,14 +228,14 @@ def _done_is_dropped() -> Fault:
 
 def _busy_is_kept() -> Fault:
     """A process that could not take jobs over believes that it has."""
+    original = jobs.take_lost
 
-    async def take(held: Any) -> Any:
-        async with held.claiming, held.catalog.begin() as session:
-            taken = await jobs.take_lost(session, worker_id=held.worker_id, busy=held.busy)
-            held.busy.update(one.id for one in taken)
+    async def take_lost(session: Any, *, worker_id: Any, busy: Any) -> Any:
+        taken = await original(session, worker_id=worker_id, busy=busy)
+        busy.update(one.id for one in taken)
         return taken
 
-    return Fault(ledger, "_take_lost", take)
+    return Fault(jobs, "take_lost", take_lost)
 
 
 def _lost_job_leaves_its_database() -> Fault:

@@ -299,3 +299,25 @@ class TestAllow:
                 for each in revisions
             ]
             assert found == [[("drop-table", "notes"), ("bad-allow", None)], []]
+
+
+class TestSqlFiles:
+    def test_are_checked_with_their_lines_and_comments(self, tmp_path: Path):
+        tmp_path.joinpath("0001_posts.sql").write_text("CREATE TABLE posts (id int);\n")
+        file = tmp_path / "0002_drop.sql"
+        file.write_text("-- why\n\nALTER TABLE posts DROP COLUMN a;\nDROP TABLE posts;\n")
+        stream = Stream("user", tmp_path)
+
+        found = [(one.rule, one.line) for _, one, _ in lint(stream.revisions, BOTH)]
+
+        assert found == [("drop-column", 3), ("drop-table", 4)]
+
+        file.write_text(
+            "-- tenantry: allow drop-table because it is empty\nDROP TABLE posts;\n"
+            "-- tenantry: allow drop-column because of a mistake\n"
+        )
+        found = [
+            (one.rule, one.line) for _, one, _ in lint(Stream("user", tmp_path).revisions, BOTH)
+        ]
+
+        assert found == [("bad-allow", 3)]

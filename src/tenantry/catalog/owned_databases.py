@@ -71,7 +71,7 @@ async def names(session: CatalogSession, *, server_name: str) -> set[str]:
     return {one.database_name for one in await session.fetch_all(_KNOWN, server=server_name)}
 
 
-async def is_needed(session: CatalogSession, *, server_name: str, name: str) -> bool:
+async def is_needed(session: CatalogSession, server_name: str, name: str) -> bool:
     """Return whether a ready or deleted tenant has a database, or a job keeps it."""
     return await session.fetch_one(_NEEDED, server=server_name, name=name) is not None
 

@@ -163,7 +163,8 @@ class FleetPlace:
         if self.source is not None:
             return await database_list.of_query(*self.source)
         if self.pattern is not None:
-            return await asyncio.to_thread(database_list.of_pattern, self.pattern)
+            state = sqlite_path(self._state_url)
+            return await asyncio.to_thread(database_list.of_pattern, self.pattern, state)
         if self.urls is None:
             return []
         if self.urls == STDIN:

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import glob
 import io
+import os
 import re
 import sqlite3
 import threading
@@ -76,13 +77,19 @@ def of_text(text: str) -> list[Listed]:
     return _listed((f"Line {number}", _row_in(number, line)) for number, line in lines)
 
 
-def of_pattern(pattern: str) -> list[Listed]:
+def of_pattern(pattern: str, state: Path | None) -> list[Listed]:
     """Return the SQLite files that match *pattern*, such as ``data/*.db``, by name.
+
+    The *state* of the fleet is none of them: by default, it is a file in the same folder.
 
     Raises:
         BadList: There are none, or too many.
     """
-    paths = sorted(one for one in glob.iglob(pattern, recursive=True) if Path(one).is_file())  # noqa: PTH207
+    found = (one for one in map(Path, glob.iglob(pattern, recursive=True)) if one.is_file())  # noqa: PTH207
+    own = state.stat() if state is not None and state.exists() else None
+    paths = sorted(
+        str(one) for one in found if own is None or not os.path.samestat(one.stat(), own)
+    )
     if not paths:
         raise BadList(f"No file matches {pattern!r}.")
     return _listed((path, {_URL: f"{SQLITE_PREFIX}{path}"}) for path in paths)

@@ -9,6 +9,8 @@ from math import inf
 
 from tenantry.migration.lint import Finding, finding_of
 from tenantry.migration.lint_rules import BAD_ALLOW, RULES
+from tenantry.migration.revisions import Revision
+from tenantry.migration.sql_files import SqlRevision
 
 FINDINGS_MAX = 50
 """The findings of one revision that no comment allows; later ones are left out."""
@@ -41,12 +43,20 @@ class Allow:
         return self.fault is None and finding.rule == self.rule and is_there
 
 
-def allows_of(source: bytes) -> list[Allow]:
+def allows_of(revision: Revision) -> list[Allow]:
     """Return the comments in a revision that allow a rule, also those that are wrong.
 
     One that begins its line without indentation, or is in the docstring of the file, is about the
-    whole file. Any other is about the statement on its line, or after it if it is alone there.
+    whole file. Any other is about the statement on its line, or after it if it is alone there. In a
+    file of SQL, each is about the whole file.
     """
+    source = revision.content
+    if isinstance(revision, SqlRevision):
+        return [
+            _allow(number, found, (1, inf), source)
+            for number, line in enumerate(source.decode().splitlines(), start=1)
+            for found in _ALLOW.finditer(line.partition("--")[2])
+        ]
     try:
         tokens = list(tokenize.tokenize(BytesIO(source).readline))
     except (SyntaxError, ValueError, tokenize.TokenError):

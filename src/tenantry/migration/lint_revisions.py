@@ -11,11 +11,12 @@ from tenantry.migration.alembic_modules import VERSION_TABLE
 from tenantry.migration.dialects import SQLITE, postgresql
 from tenantry.migration.lint import Earlier, Finding, finding_of, findings_of
 from tenantry.migration.lint_allows import Allow, allows_of, without_allowed
-from tenantry.migration.lint_rules import RULES, RUNS_LIVE
+from tenantry.migration.lint_rules import RULES, RUNS_LIVE, Sent
 from tenantry.migration.live_code import read_source
 from tenantry.migration.recorder import RECORD_SECONDS_MAX, in_time, record_once
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import BASE
+from tenantry.migration.sql_files import SqlRevision
 from tenantry.migration.streams import Stream
 
 # The SQL is recorded as for this version: no server is asked.
@@ -33,7 +34,9 @@ def check(
 
     Those of autocommit blocks are included. If it needs a database, the last finding says so.
     """
-    reason, _ = read_source(revision, version_table)
+    if isinstance(revision, SqlRevision):
+        return findings_of(_sent_by(revision), dialect.name, earlier)
+    reason, _ = read_source(revision, version_table, dialect.name)
     if reason is not None:
         return [finding_of(RUNS_LIVE, reason)]
     recording = in_time(lambda: record_once(revision, dialect, version_table, in_blocks=True))
@@ -42,10 +45,19 @@ def check(
     return found if reason is None else [*found, finding_of(RUNS_LIVE, reason)]
 
 
+def _sent_by(revision: SqlRevision) -> list[Sent]:
+    text, at, sent = revision.content.decode(), 0, list[Sent]()
+    for sql in revision.part.statements:
+        at = text.index(sql, at)
+        sent.append(Sent(sql, 1 + text.count("\n", 0, at), revision.part.is_outside))
+        at += len(sql)
+    return sent
+
+
 def check_for_dry_run(revision: Revision, dialect: sa.Dialect, version_table: str) -> list[Finding]:
     """Return what `lint` finds, but for one engine: an unused comment can be about the other."""
     found = check(revision, dialect, version_table)
-    kept = without_allowed(found, allows_of(revision.content))
+    kept = without_allowed(found, allows_of(revision))
     return [one for one in kept if one.rule != RUNS_LIVE]  # a dry run says so itself
 
 
@@ -67,7 +79,7 @@ def lint(
         if not are_together:
             earlier = {engine: Earlier() for engine in engines}
         on = {one: check(revision, DIALECTS[one], version_table, earlier[one]) for one in engines}
-        allows = _judged(allows_of(revision.content), on)
+        allows = _judged(allows_of(revision), on)
         found: dict[tuple[int, str, str], tuple[Finding, dict[str, None]]] = {}
         for engine, findings in on.items():
             for one in without_allowed(findings, allows):

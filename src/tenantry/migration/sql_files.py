@@ -37,7 +37,7 @@ CONSECUTIVE_MAX = 9_999_999
 
 _NAME = re.compile(r"(?P<number>\d+)[_-][^\s/]*?(?P<way>\.up|\.down)?\.sql", re.ASCII)
 _SECTION = re.compile(r"^--[ \t]*migrate:(?P<way>\S*)[ \t]*(?P<options>.*)$", re.MULTILINE)
-_DIRECTIVE = re.compile(r"^\s*--\s*tenantry:\s*(\S*)", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^\s*--\s*tenantry:\s*+(?!allow\b)(\S*)", re.MULTILINE)
 _GUARDED_ON_SQLITE = re.compile(r"(ATTACH|DETACH|PRAGMA)\b", re.IGNORECASE)
 NO_TRANSACTION = "no-transaction"
 

@@ -216,7 +216,15 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
     Raises:
         DatabaseUnavailable: The catalog cannot be reached.
     """
-    taken = await _take_lost(ledger)
+    worker_id, busy = ledger.worker_id, ledger.busy
+    async with ledger.claiming:
+        async with ledger.catalog.begin() as session:
+            await job_queue.give_back(session, worker_id=worker_id, running=busy)
+            for tenant in await tenants.take_abandoned(session, worker_id=worker_id):
+                await jobs.add(session, _cleanup_of(tenant), worker_id=worker_id)
+            taken = await jobs.take_lost(session, worker_id=worker_id, busy=busy)
+        # After the COMMIT: if its answer is lost, the next call takes them.
+        busy.update(job.id for job in taken)
     ledger.failed.intersection_update(job.id for job in taken)
     if len(ledger.failed) == len(taken):
         ledger.failed.clear()
@@ -236,23 +244,6 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
             if is_away and server_name is not None:
                 failing.add(server_name)
                 ledger.failed.add(job.id)
-
-
-async def _take_lost(ledger: Ledger) -> list[Job]:
-    """Take over the jobs that no living process runs, and return them."""
-    worker_id, busy, taken = ledger.worker_id, ledger.busy, list[Job]()
-    try:
-        async with ledger.claiming, ledger.catalog.begin() as session:
-            await job_queue.give_back(session, worker_id=worker_id, running=busy)
-            for tenant in await tenants.take_abandoned(session, worker_id=worker_id):
-                await jobs.add(session, _cleanup_of(tenant), worker_id=worker_id)
-            taken += await jobs.take_lost(session, worker_id=worker_id, busy=busy)
-            busy.update(job.id for job in taken)
-    except BaseException:
-        # Whether or not it was committed, the next call takes them.
-        busy.difference_update(job.id for job in taken)
-        raise
-    return taken
 
 
 async def drop_old(ledger: Ledger, taken: Iterable[Job]) -> int:
@@ -315,9 +306,8 @@ async def _fail(ledger: Ledger, job: Job, *, undo: Undo, error: str, again: bool
     left = await clear(ledger, job.id, undo=undo, error=error, again=again)
     if left is not None or job.server_name is None or job.database_name is None:
         return
-    place = {"server_name": job.server_name, "name": job.database_name}
     with contextlib.suppress(DatabaseUnavailable):
-        if not await owned_databases.is_needed(ledger.catalog, **place):
+        if not await owned_databases.is_needed(ledger.catalog, job.server_name, job.database_name):
             await ledger.databases.server(job.server_name).drop(job.database_name)
 
 
