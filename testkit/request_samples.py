@@ -119,6 +119,7 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "sizeBytesMax": 10**9,
         "tags": ["changed"],
         "labels": {"plan": "changed"},
+        "where": "plan!=changed",
         "jsonrpc": "2.0",
         "method": "ping",
         "params": {},

@@ -1,9 +1,10 @@
 """An event loop in virtual time, without threads and sockets: one for each simulated process."""
 
 import asyncio
+import contextlib
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -65,11 +66,17 @@ class Loop(asyncio.AbstractEventLoop):
         """Run the next callback, which is due."""
         if not self._ready:
             self._ready.append(heapq.heappop(self._timers)[2])
-        asyncio._set_running_loop(self)  # noqa: SLF001 - documented for those who write a loop
-        try:
+        with self.entered():
             self._ready.popleft().run()
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Let the block find this loop as the one that runs."""
+        asyncio._set_running_loop(self)
+        try:
+            yield
         finally:
-            asyncio._set_running_loop(None)  # noqa: SLF001
+            asyncio._set_running_loop(None)
 
     def time(self) -> float:
         """Return the virtual time."""

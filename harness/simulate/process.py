@@ -60,11 +60,8 @@ class Process:
         self._tasks: list[asyncio.Task[None]] = []
         self._streams, self._world = streams, world
         self.catalog = StoreCatalog(store, name)
-        asyncio._set_running_loop(self.loop)  # noqa: SLF001 - as a loop does
-        try:
+        with self.loop.entered():
             self._build()
-        finally:
-            asyncio._set_running_loop(None)  # noqa: SLF001
         self.run(self._work())
 
     def _build(self) -> None:

@@ -56,8 +56,10 @@ async def refreshed(services: Services) -> CollationReport:
 
 
 async def test_a_template_that_is_outdated_is_created_again(world: World, postgres_url: str):
+    server = world.services.databases.server("default")
+    before = set(await server.names("tenantry_template_"))  # of other tests
     await world.provision("umbrella")  # a copied world has no template before
-    (template,) = await world.services.databases.server("default").names("tenantry_template_")
+    (template,) = set(await server.names("tenantry_template_")) - before
     raw_sql.run(
         postgres_url,
         f"UPDATE pg_database SET datcollversion = '0' WHERE datname = '{template}'",

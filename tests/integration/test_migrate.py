@@ -12,7 +12,7 @@ import pytest
 
 from tenantry.migration.errors import explain
 from tenantry.migration.lock_retries import LOCK_TRIES_MAX
-from tenantry.migration.schema_state import Applied, SchemaState
+from tenantry.migration.schema_state import Applied, SchemaRevision, SchemaState
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
@@ -392,7 +392,7 @@ class TestFailure:
 
         assert done.error is not None
         assert done.applied == []
-        assert str(done.revision) == f"{BEFORE_HEAD}/"
+        assert str(done.revision) == str(SchemaRevision(BEFORE_HEAD, ""))
         assert raw_sql.dump(tenant_url) == before
         assert raw_sql.rows(
             tenant_url, f"SELECT count(*) FROM {raw_sql.LOG} WHERE stream='user'"
