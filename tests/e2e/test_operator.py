@@ -160,7 +160,7 @@ class TestRun:
         page = watched.page
         begin_a_run(page, fleet)
         fleet.kill()
-        page.get_by_text("The connection was lost").wait_for()
+        page.get_by_text("Last known").wait_for()
         fleet.start_again()
 
         expect(page.get_by_role("region", name="Durations")).to_be_visible(timeout=RUN_MS_MAX)
