@@ -20,6 +20,12 @@ EMPTY = {
     "/api/admin/tenants/migrate-all",
     "/api/admin/tenants/migration-history/{runId}/undo",
 }
+# A mistyped member would select every tenant.
+STRICT = EMPTY | {
+    "/api/admin/backups",
+    "/api/admin/drift/check",
+    "/api/admin/tenants/move-all",
+}
 # The tenant server to which tenants are moved.
 FAR = "far"
 

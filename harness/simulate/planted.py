@@ -7,8 +7,16 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import job_queue, job_states, jobs, progress, run_claims, run_tenants
-from tenantry.catalog.job_states import Event, JobState
+from tenantry.catalog import (
+    job_queue,
+    job_states,
+    jobs,
+    owned_databases,
+    progress,
+    run_claims,
+    run_tenants,
+)
+from tenantry.catalog.job_states import Event
 from tenantry.catalog.runs import Progress
 from tenantry.db.statements import Statement
 from tenantry.fleet.active_runs import ActiveRun
@@ -219,11 +227,18 @@ def _nothing_is_dropped() -> Fault:
 
 def _done_is_dropped() -> Fault:
     """A job that is done, and whose answer was lost, loses its database."""
-    both = Event(
-        frozenset(one.value for one in (JobState.RUNNING, JobState.DROPPING, JobState.KEPT)),
-        job_states.condemned("It is broken.").values,
-    )
-    return Fault(job_states, "condemned", lambda _error: both)
+
+    async def is_needed(_session: Any, _server_name: str, _name: str) -> bool:
+        return False
+
+    return Fault(owned_databases, "is_needed", is_needed)
+
+
+def _released_are_forgotten() -> Fault:
+    """A job that is to be cleaned up, and was released, is taken over by nobody."""
+    statement = jobs._LOST
+    clause = sa.select(jobs.job.c.id).where(jobs._is_lost, jobs.is_running).order_by(jobs.job.c.id)
+    return Fault(jobs, "_LOST", Statement(clause, statement.row))
 
 
 def _busy_is_kept() -> Fault:
@@ -245,15 +260,6 @@ def _lost_job_leaves_its_database() -> Fault:
         await ledger.clear(held, job.id, undo=undo, error=error, again=again)
 
     return Fault(ledger, "_fail", fail)
-
-
-def _claims_are_not_given_back() -> Fault:
-    """A claim of a job whose answer was lost is not given back."""
-
-    async def give_back(_session: Any, *, worker_id: Any, running: Any) -> None:
-        return None
-
-    return Fault(job_queue, "give_back", give_back)
 
 
 def _jobs_are_not_stored() -> Fault:
@@ -293,7 +299,7 @@ OF_THE_LEDGER: Mapping[str, Callable[[], Fault]] = {
         _done_is_dropped,
         _busy_is_kept,
         _lost_job_leaves_its_database,
-        _claims_are_not_given_back,
+        _released_are_forgotten,
         _jobs_are_not_stored,
     )
 }

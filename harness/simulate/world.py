@@ -20,6 +20,7 @@ SERVERS = ("default", "second")
 TENANTS = 10
 QUICK_SECONDS, SLOW_SECONDS = 0.2, 9.0
 """How long most migrations take, at most, and a few: longer than a worker may be silent."""
+CREATE_SECONDS = 3.0
 SLOW_SHARE = 0.05
 LOST_ANSWER_SHARE = 0.05
 
@@ -98,7 +99,8 @@ class WorldServer:
         self._world.check_server(self._name)
 
     async def create(self, name: str) -> None:
-        """Create a database for a job."""
+        """Create a database for a job, which takes long on a busy server."""
+        await asyncio.sleep(self._world.chance.random() * CREATE_SECONDS)
         await self._reach()
         self._world.databases.add(name)
 
