@@ -24,7 +24,7 @@ from tenantry.db.inspection import open_to_read
 from tenantry.db.postgres.connector import PostgresConnector, closing
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.kit import postgres_urls
-from tenantry.kit.text import BadText, checked_label
+from tenantry.kit.text import BadText, checked_label, checked_text, printable, shown
 from tenantry.migration.errors import explain
 
 DATABASES_MAX = 1_000_000
@@ -62,7 +62,7 @@ def of_text(text: str) -> list[Listed]:
     """
     lines = [
         (number, line.strip())
-        for number, line in enumerate(text.splitlines(), 1)
+        for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     if lines and max(len(line) for _, line in lines) > LINE_CHARS_MAX:
@@ -153,35 +153,42 @@ def _row_in(number: int, line: str) -> Row:
 
 
 def _listed(rows: Iterable[tuple[str, Row]]) -> list[Listed]:
-    found: list[Listed] = []
+    found: dict[object, Listed] = {}
     for where, row in rows:
         if len(found) == DATABASES_MAX:
             raise BadList(f"A list has at most {DATABASES_MAX:,} databases.")
         try:
-            found.append(_read(row))
+            identity, one = _read(row)
         except (BadLabels, BadText, BadList) as error:
             raise BadList(f"{where} of the list: {error.message}") from error
         except ValueError as error:
             raise BadList(f"{where} of the list: its URL {error}.") from None
+        if (first := found.setdefault(identity, one)) is not one:
+            raise BadList(f"{where} of the list: it is there twice, first as {shown(first.place)}.")
     if not found:
         raise BadList("The list contains no database.")
-    return found
+    return [*found.values()]
 
 
-def _read(row: Row) -> Listed:
+def _read(row: Row) -> tuple[object, Listed]:
+    """Return a database, and what only other spellings of its URL have in common with it."""
+    if not all(isinstance(key, str) for key in row):  # `csv` has None for what is too much
+        raise BadList("it has more values than the header has columns.")
     texts = {key: _text(value) for key, value in row.items() if value not in (None, "")}
+    if found := _SECRETS.intersection(map(str.lower, texts)):
+        raise BadList(f"{min(found)} cannot be a label: a password is a part of the URL.")
     url, name = texts.pop(_URL, ""), texts.pop(_NAME, None)
     if name is not None:
         checked_label(_NAME, name, chars_max=NAME_CHARS_MAX)
-    url = _without_driver(url.strip())
+    url = checked_text(_URL, _without_driver(url.strip()), chars_max=LINE_CHARS_MAX)
     read = _read_file if url.startswith("sqlite:") else _read_postgres
-    url, place, server, hint = read(url)
-    return Listed(
+    identity, url, place, server, hint = read(url)
+    return identity, Listed(
         name=name,
         url=url,
         place=place,
         server_name=server,
-        hint=hint,
+        hint=printable(hint),
         labels=checked_labels(texts),
     )
 
@@ -194,16 +201,21 @@ def _without_driver(url: str) -> str:
     return _DRIVER.sub(r"\1", url)
 
 
-def _read_file(url: str) -> tuple[str, str, str, str]:
+def _read_file(url: str) -> tuple[object, str, str, str, str]:
     path = url.removeprefix(SQLITE_PREFIX)
     if path == url or not path or path.startswith(":memory:") or "?" in path:
         raise ValueError("must be `sqlite:///PATH`, without parameters")
     resolved = Path(path).absolute()
     url = f"{SQLITE_PREFIX}{resolved}"
-    return url, url, FILES, resolved.stem
+    try:
+        found = resolved.stat()
+        identity: object = (found.st_dev, found.st_ino)
+    except OSError:
+        identity = os.path.realpath(resolved)
+    return identity, url, url, FILES, resolved.stem
 
 
-def _read_postgres(url: str) -> tuple[str, str, str, str]:
+def _read_postgres(url: str) -> tuple[object, str, str, str, str]:
     if not url.startswith(tuple(f"{scheme}://" for scheme in postgres_urls.SCHEMES)):
         raise ValueError("must begin with sqlite:/// or postgresql://")
     parsed = postgres_urls.parse(url)
@@ -213,9 +225,12 @@ def _read_postgres(url: str) -> tuple[str, str, str, str]:
     parts = urlsplit(url)
     login, at, netloc = parts.netloc.rpartition("@")
     pairs = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
-    query = urlencode([one for one in pairs if one[0] not in _SECRETS], quote_via=quote)
-    shown = parts._replace(netloc=f"{login.partition(':')[0]}{at}{netloc}", query=query)
-    return url, urlunsplit(shown), server, parsed.database
+    query = urlencode([one for one in pairs if one[0].lower() not in _SECRETS], quote_via=quote)
+    safe = parts._replace(netloc=f"{login.partition(':')[0]}{at}{netloc}", query=query)
+    # One database can be there once for each schema, which the role or a setting selects.
+    schema = (parsed.user, parsed.parameters.get("options"), *sorted(parsed.settings.items()))
+    identity = (server.lower(), parsed.database, *schema)
+    return identity, url, urlunsplit(safe), server, parsed.database
 
 
 def servers_of(listed: Sequence[Listed]) -> dict[str, dict[str, str]]:

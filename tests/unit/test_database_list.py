@@ -1,0 +1,80 @@
+"""Read the list of the databases of a fleet."""
+
+from pathlib import Path
+
+import pytest
+
+from tenantry.catalog.attached import BadList
+from tenantry.fleet import database_list
+
+ACME = "postgresql://app:hunter2@db1/acme"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "postgres://app@db1/acme",
+        "postgresql+psycopg://app@DB1:5432/acme",
+        "postgresql:///acme?host=db1&user=app",
+        f"{ACME}?sslmode=require",
+    ],
+)
+def test_another_spelling_of_a_database_is_rejected(other: str):
+    with pytest.raises(BadList, match="twice, first as postgresql://app@db1/acme"):
+        database_list.of_urls([ACME, other])
+
+
+def test_another_role_or_schema_of_a_database_is_another_entry():
+    urls = [ACME, ACME.replace("app", "eve"), f"{ACME}?search_path=eu", f"{ACME}?options=-cx.y=1"]
+
+    assert len(database_list.of_urls(urls)) == len(urls)
+
+
+@pytest.mark.parametrize("kind", ["spelling", "symlink", "hard link"])
+def test_another_path_of_a_file_is_rejected(kind: str, tmp_path: Path):
+    file, link = tmp_path / "a.db", tmp_path / "b.db"
+    file.touch()
+    if kind == "symlink":
+        link.symlink_to(file)
+    elif kind == "hard link":
+        link.hardlink_to(file)
+    else:
+        link = tmp_path / ".." / tmp_path.name / "a.db"
+
+    with pytest.raises(BadList, match="twice"):
+        database_list.of_urls([f"sqlite:///{file}", f"sqlite:///{link}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"url,plan\n{ACME},free,more\n", "more values than"),
+        (f"url,password\n{ACME},hunter2\n", "password cannot be a label"),
+        ("sqlite:///a\0.db\n", "NUL"),
+        ("sqlite:///a\udcff.db\n", "broken Unicode"),
+    ],
+)
+def test_a_wrong_line_is_named_without_what_is_secret(text: str, said: str):
+    with pytest.raises(BadList, match=said) as raised:
+        database_list.of_text(text)
+
+    assert "Line" in raised.value.message
+    assert "hunter2" not in raised.value.message
+
+
+def test_a_password_in_upper_case_is_secret():
+    [one] = database_list.of_urls(["postgresql://app@db1/acme?PASSWORD=hunter2"])
+
+    assert "hunter2" not in one.place
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_header():
+    [one] = database_list.of_text(f"\ufeffname,url\nacme,{ACME}\n")
+
+    assert one.name == "acme"
+
+
+def test_a_name_from_a_path_has_no_control_characters(tmp_path: Path):
+    [one] = database_list.of_urls([f"sqlite:///{tmp_path}/a\x1b[31m.db"])
+
+    assert one.hint == "a [31m"
