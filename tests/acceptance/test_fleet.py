@@ -207,6 +207,19 @@ class TestList:
 
 
 class TestState:
+    def test_is_not_migrated_itself(self, fleet: Fleet):
+        state = fleet.make_url("state")
+        fleet.add("a")
+        fleet.migrate("--state", state)
+        before = raw_sql.tables(state)
+
+        (fleet.project.folder / "databases.txt").write_text(f"state {state}\n")
+        [result] = fleet.migrate("--state", state)["details"]
+
+        assert result["status"] == "failed"
+        assert "This is the state of a fleet" in result["error"]
+        assert raw_sql.tables(state) == before
+
     @on_sqlite
     def test_is_named_when_it_is_missing(self, fleet: Fleet):
         ended = fleet("status", has_list=False)

@@ -17,7 +17,13 @@ from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.guard import Guard
 from tenantry.migration.revisions import execute
-from tenantry.migration.schema_state import NoVersion, Schema, SchemaState, Undo
+from tenantry.migration.schema_state import (
+    DatabaseOfTenantry,
+    NoVersion,
+    Schema,
+    SchemaState,
+    Undo,
+)
 from tenantry.migration.statements import (
     AutocommitRevision,
     CreatedTypes,
@@ -97,6 +103,7 @@ class Execution(ABC):
 
         Raises:
             NoVersion: The database has no revision of Tenantry, and is not attached.
+            DatabaseOfTenantry: It is attached, has no version of the user, and is Tenantry's.
         """
         error: Exception | None = None
         some = (self._user_table, None, None) if self._is_attached else (None, run_id, undo)
@@ -110,9 +117,19 @@ class Execution(ABC):
                 error = missing
             else:
                 return self._state_in(rows)
-        if self._is_attached:
-            return self._state_in([])
-        raise NoVersion from error
+        if not self._is_attached:
+            raise NoVersion from error
+        self._check_not_ours()
+        return self._state_in([])
+
+    def _check_not_ours(self) -> None:
+        try:
+            self._fetch(schema_state.render(self.dialect, sa.select(schema_state.version)))
+        except Exception as missing:
+            if not is_missing_table(missing):
+                raise
+        else:
+            raise DatabaseOfTenantry
 
     def _state_in(self, rows: Any) -> SchemaState:
         has_user = self._user_table is not None

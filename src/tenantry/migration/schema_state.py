@@ -110,6 +110,10 @@ class NoVersion(Unavailable):
     """This is not a database of Tenantry: its version table is missing or damaged."""
 
 
+class DatabaseOfTenantry(Unavailable):
+    """This is the state of a fleet, or a database of a service: remove it from the list."""
+
+
 class SeveralVersions(Unavailable):
     """One revision in the version table includes another: delete the row of the latter."""
 
