@@ -463,6 +463,7 @@ class TestFiles:
             ("name,Plan\n", "Line 1: Plan cannot be the key"),
             ("name,plan\ntenant00,pro\ntenant01\n", "Line 3 has 1 cells, and line 1 has 2"),
             ("name,plan\ntenant00,pro\n\nnobody,pro\n", "Line 4: there is no tenant nobody"),
+            ("name,plan\ntenant00,pro\x0ctenant01,pro\n", "Line 2 has 3 cells, and line 1 has 2"),
             ("name,plan\ntenant00,pro\ntenant01,a b\n", "Line 3: a b cannot be the value"),
             ("name,plan\ntenant00,pro\nTenant00,free\n", "Line 3: Tenant00 is on line 2 too"),
             ('name,plan\ntenant00,pro\n"tenant01,pro\n', "Line 3 is no CSV"),

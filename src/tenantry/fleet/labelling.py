@@ -1,6 +1,7 @@
 """Change the labels of tenants: of one, or of many from a CSV file."""
 
 import csv
+import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -136,7 +137,7 @@ def _read(content: bytes) -> list[_Row]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadLabelFile(f"Line {line} is not UTF-8.") from error
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, [])
         _check_header(header)
