@@ -321,3 +321,11 @@ class TestSqlFiles:
         ]
 
         assert found == [("bad-allow", 3)]
+
+    def test_are_chosen_by_their_number(self, tmp_path: Path):
+        for number in ("20240101", "202401011"):
+            tmp_path.joinpath(f"{number}_one.sql").write_text(f"CREATE TABLE t{number} (id int);\n")
+
+        [found], _ = choose(Stream("user", tmp_path), ["20240101"])
+
+        assert found.id == "20240101.1"

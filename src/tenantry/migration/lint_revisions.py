@@ -131,7 +131,7 @@ def _find(stream: Stream, text: str) -> str:
     if text == "head":
         return stream.head
     path, every = Path(text).resolve(), stream.revisions
-    found = [one.id for one in every if text == one.id or path == one.path.resolve()]
+    found = [one.id for one in every if text in {one.id, one.number} or path == one.path.resolve()]
     found = found or [one.id for one in every if text and one.id.startswith(text)]
     if len(found) != 1:
         raise NoSuchRevision(f"{text!r} is {'several revisions' if found else 'no revision'}.")
