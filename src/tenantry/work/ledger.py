@@ -306,7 +306,7 @@ async def _fail(ledger: Ledger, job: Job, *, undo: Undo, error: str, again: bool
     left = await clear(ledger, job.id, undo=undo, error=error, again=again)
     if left is not None or job.server_name is None or job.database_name is None:
         return
-    with contextlib.suppress(DatabaseUnavailable):
+    with contextlib.suppress(Unavailable, OSError):  # `doctor` names what is left
         if not await owned_databases.is_needed(ledger.catalog, job.server_name, job.database_name):
             await ledger.databases.server(job.server_name).drop(job.database_name)
 
