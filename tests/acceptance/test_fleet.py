@@ -7,11 +7,13 @@ import pytest
 from testkit import raw_sql
 from tests.acceptance.commands import Commands
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
+from tests.acceptance.test_fleet_runs import add_slow
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import HEAD
 
 NAMES = ("a1_create_customers", "a2_create_orders", "a3_add_email", "a4_fill_email")
 PASSWORD = "hunter2-of-the-fleet"
+OF_TENANTRY = "This database is of Tenantry itself:"
 
 
 class TestMigrate:
@@ -167,16 +169,35 @@ class TestList:
             ("a b sqlite:///x.db", "must be `[NAME] URL"),
             ("sqlite:///x.db Plan=1", "cannot be the key of a label"),
             ("sqlite:///x.db\nsqlite:///x.db", "twice"),
+            ("sqlite:///x.db\nx sqlite:///y.db", "and contains that one without a name"),
             ("", "contains no database"),
         ],
     )
     def test_with_a_mistake_starts_nothing(self, fleet: Fleet, line: str, said: str):
-        (fleet.project.folder / "databases.txt").write_text(f"{line}\n")
+        listed = fleet.project.folder / "databases.txt"
+        listed.write_text("sqlite:///x.db\n")
+        fleet("plan")
+        listed.write_text(f"{line}\n")
 
         ended = fleet("migrate")
 
         assert ended.status == 2
         assert said in ended.stderr
+
+    def test_with_a_database_of_tenantry_leaves_that_as_it_is(self, fleet: Fleet):
+        urls = fleet.add("a", "b")
+        fleet.migrate()
+        urls |= fleet.add("c")
+        for name in ("b", "c"):
+            raw_sql.run(urls[name], "CREATE TABLE tenantry_version (version_num VARCHAR)")
+        add_slow(fleet, 0)
+
+        run = fleet.migrate()
+
+        assert statuses(run) == {"a": "success", "b": "failed", "c": "failed"}
+        assert [(one["error"] or "")[:36] for one in run["details"]] == ["", *[OF_TENANTRY] * 2]
+        assert version(urls["b"]) == [(HEAD,)]
+        assert raw_sql.tables(urls["c"]) == {"tenantry_version"}
 
     @on_sqlite
     def test_is_needed(self, fleet: Fleet):

@@ -17,13 +17,7 @@ from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.guard import Guard
 from tenantry.migration.revisions import execute
-from tenantry.migration.schema_state import (
-    DatabaseOfTenantry,
-    NoVersion,
-    Schema,
-    SchemaState,
-    Undo,
-)
+from tenantry.migration.schema_state import NoVersion, Schema, SchemaState, Undo
 from tenantry.migration.statements import (
     AutocommitRevision,
     CreatedTypes,
@@ -103,11 +97,14 @@ class Execution(ABC):
 
         Raises:
             NoVersion: The database has no revision of Tenantry, and is not attached.
-            DatabaseOfTenantry: It is attached, has no version of the user, and is Tenantry's.
+            DatabaseOfTenantry: It is attached, and has one.
         """
         error: Exception | None = None
-        some = (self._user_table, None, None) if self._is_attached else (None, run_id, undo)
-        for tables in dict.fromkeys(((self._user_table, run_id, undo), some)):
+        every = (self._user_table, run_id, undo)
+        some = [(None, run_id, undo)]
+        if self._is_attached:
+            some = [(self._user_table, None, None), (None, None, None)]
+        for tables in dict.fromkeys((every, *some)):
             try:
                 query = schema_state.find(self.dialect, *tables, is_attached=self._is_attached)
                 rows = self._fetch(query)
@@ -116,24 +113,9 @@ class Execution(ABC):
                     raise
                 error = missing
             else:
-                return self._state_in(rows)
-        if not self._is_attached:
-            raise NoVersion from error
-        self._check_not_ours()
-        return self._state_in([])
-
-    def _check_not_ours(self) -> None:
-        try:
-            self._fetch(schema_state.render(self.dialect, sa.select(schema_state.version)))
-        except Exception as missing:
-            if not is_missing_table(missing):
-                raise
-        else:
-            raise DatabaseOfTenantry
-
-    def _state_in(self, rows: Any) -> SchemaState:
-        has_user = self._user_table is not None
-        return schema_state.state_in(rows, has_user=has_user, is_attached=self._is_attached)
+                has_user = self._user_table is not None
+                return schema_state.state_in(rows, has_user=has_user, is_attached=self._is_attached)
+        raise NoVersion from error
 
     def read_schema(self) -> Schema:
         """Return the revision of the database, and the objects of its schema.

@@ -12,7 +12,7 @@ from sqlalchemy.sql.base import Executable
 from tenantry.db.copying.schema_listing import SchemaObject
 from tenantry.db.statements import Statement
 from tenantry.db.types import Instant
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import Conflict, Unavailable
 
 STATEMENTS_REMEMBERED_MAX = 64
 
@@ -110,8 +110,8 @@ class NoVersion(Unavailable):
     """This is not a database of Tenantry: its version table is missing or damaged."""
 
 
-class DatabaseOfTenantry(Unavailable):
-    """This is the state of a fleet, or a database of a service: remove it from the list."""
+class DatabaseOfTenantry(Conflict):
+    """This database is of Tenantry itself: leave it out of the list, and use `tenantry migrate`."""
 
 
 class SeveralVersions(Unavailable):
@@ -177,7 +177,7 @@ def find(
         run_id: The run; None to omit the log. On a new connection to PostgreSQL, the log takes as
             long as the versions, because the first use of a table is expensive.
         undo: What is undone; None for an upgrade.
-        is_attached: Whether the database has no version of Tenantry.
+        is_attached: Whether the database must have no version of Tenantry; else a row says so.
     """
     tables = {} if is_attached else {"own": version}
     if user_table is not None:
@@ -186,6 +186,9 @@ def find(
         sa.select(sa.literal(source), sa.literal(0), sa.literal(""), table.c.version_num)
         for source, table in tables.items()
     ]
+    if is_attached:
+        found = (sa.literal(one) for one in ("own", 0, "", ""))
+        parts.append(sa.select(*found).where(is_of_tenantry(dialect)))
     if run_id is not None:
         columns = (sa.literal("log"), log.c.position, log.c.stream, log.c.revision)
         parts.append(sa.select(*columns).where(log.c.run_id == run_id, log.c.stream != BEGUN))
@@ -194,6 +197,14 @@ def find(
         undoable = sa.select(sa.literal("undo"), log.c.position, stream, log.c.revision)
         parts.append(undoable.where(log.c.run_id == undo.run_id, _is_in_effect(undo, log)))
     return render(dialect, sa.union_all(*parts))
+
+
+def is_of_tenantry(dialect: sa.Dialect) -> sa.ColumnElement[bool]:
+    """Return the condition that a database has a version table of Tenantry."""
+    if dialect.name == "postgresql":
+        return sa.func.to_regclass(sa.literal(version.name, sa.String)).is_not(None)
+    name = sa.column("name", sa.String)
+    return sa.exists().where(name == version.name).select_from(sa.table("sqlite_master", name))
 
 
 def check_undoable(undo: Undo, count: int) -> sa.Select[int]:
@@ -251,10 +262,11 @@ def state_in(
 
     Raises:
         NoVersion: The rows do not contain one revision of Tenantry, and it is not attached.
+        DatabaseOfTenantry: It is attached, and they do.
     """
     own, user = ([row[3] for row in rows if row[0] == source] for source in ("own", "user"))
     if len(own) != (not is_attached):
-        raise NoVersion
+        raise DatabaseOfTenantry if is_attached else NoVersion
     revision = SchemaRevision(own[0] if own else BASE, AND.join(user) if has_user else None)
     logged = sorted(row[1:] for row in rows if row[0] == "log")
     undoable = sorted(row[1:] for row in rows if row[0] == "undo")

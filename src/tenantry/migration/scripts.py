@@ -36,6 +36,7 @@ from tenantry.migration.schema_state import (
     Undo,
     check_undoable,
     insert_log,
+    is_of_tenantry,
     log,
     render,
     user_version_table,
@@ -346,6 +347,8 @@ class Script:
 
     def _is_at_start(self, also: sa.ColumnElement[bool]) -> sa.Select[Any]:
         heads, number = self._start.heads, self._user.c.version_num
+        if self._streams.is_attached:
+            also = sa.and_(also, ~is_of_tenantry(self.dialect))
         if not heads:
             return sa.select(sa.literal(1)).where(~sa.exists().select_from(self._user), also)
         # The user's team may migrate it with Alembic, too: from here on, Alembic waits.
