@@ -207,6 +207,7 @@ def _matched(known: Sequence[_Row], listed: Sequence[Listed]) -> Iterator[_Row]:
     places = [one.place for one in listed]
     if len({*places}) < len(places):
         raise BadList(f"The list contains {shown(_twice(places))} twice.")
+    matched: set[UUID] = set()
     for one in listed:
         found = of_place.get((one.server_name, one.place))
         if one.name is not None:
@@ -217,6 +218,12 @@ def _matched(known: Sequence[_Row], listed: Sequence[Listed]) -> Iterator[_Row]:
                     "name of another database. Use another --state, or the names of before."
                 )
             found = found or other
+        if found is not None and found.id in matched:
+            raise BadList(
+                f"The list gives the name {shown(found.name)} to another database than before, and "
+                "contains that one without a name: give it one."
+            )
+        matched |= {found.id} if found else set()
         name = one.name or (found.name if found else _derived(one.hint, taken))
         yield _Row(
             id=found.id if found else new_id(),
