@@ -3,8 +3,10 @@
 import contextlib
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from tests.integration.projects import HEAD
 
 SLOWLY = """
 from pathlib import Path
+import tempfile
 import time
 from alembic import op
 import sqlalchemy as sa
@@ -154,11 +157,17 @@ class TestDrift:
         assert "3 compared, 1 drifted, 0 not at the head, 0 not readable." in found.stdout
         assert "not defined: column" in found.stdout
 
-    def test_is_none_after_a_run(self, fleet: Fleet):
+    def test_is_none_after_a_run(
+        self, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
         fleet.add("a", "b")
         fleet.migrate()
+        temporary = tmp_path / "temporary"
+        temporary.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 
         assert fleet("drift", "--json").data["drifted"] == 0
+        assert [*temporary.rglob("*")] == []
 
 
 class TestBesideAlembic:

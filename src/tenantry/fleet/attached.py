@@ -141,6 +141,13 @@ class _AttachedFiles(SqliteFolder):
         self.folder = await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix="tenantry-")))
         await super().create(name)
 
+    async def drop(self, name: str) -> None:
+        """Drop the database *name*, and the folder that was created for it."""
+        await super().drop(name)
+        with contextlib.suppress(OSError):  # there is none, or it is not empty
+            for folder in self.path(name).parents[:3]:  # see `SqliteFolder.path`
+                await asyncio.to_thread(folder.rmdir)
+
     async def probe(self) -> None:
         """Do nothing: there is no server."""
 
