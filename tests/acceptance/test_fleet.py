@@ -4,6 +4,7 @@ import secrets
 
 import pytest
 
+from tenantry.cli.fleet_place import LIST_CHARS_MAX
 from testkit import raw_sql
 from tests.acceptance.commands import Commands
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
@@ -198,6 +199,17 @@ class TestList:
         assert [(one["error"] or "")[:36] for one in run["details"]] == ["", *[OF_TENANTRY] * 2]
         assert version(urls["b"]) == [(HEAD,)]
         assert raw_sql.tables(urls["c"]) == {"tenantry_version"}
+
+    @on_sqlite
+    def test_that_is_too_long_is_not_cut_off(self, fleet: Fleet):
+        with (fleet.project.folder / "databases.txt").open("w") as file:
+            file.write("sqlite:///x.db\n#")
+            file.truncate(LIST_CHARS_MAX + 1)
+
+        ended = fleet("migrate")
+
+        assert ended.status == 2
+        assert "A list has at most 256,000,000 characters" in ended.stderr
 
     @on_sqlite
     def test_is_needed(self, fleet: Fleet):

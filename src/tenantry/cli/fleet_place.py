@@ -30,7 +30,7 @@ from tenantry.tenant.databases import TenantDatabases
 STATE_DEFAULT = "tenantry-fleet.db"
 STDIN = "-"
 # A million lines of a hundred bytes each, and more.
-LIST_BYTES_MAX = 256_000_000
+LIST_CHARS_MAX = 256_000_000
 NAMES_SHOWN_MAX = 5
 FEATURES_SHOWN_MAX = 10
 
@@ -169,7 +169,7 @@ class FleetPlace:
             return []
         if self.urls == STDIN:
             with import_module("tenantry.cli.prompts").interruptible():
-                return database_list.of_text(sys.stdin.read(LIST_BYTES_MAX))
+                return database_list.of_text(_checked(sys.stdin.read(LIST_CHARS_MAX + 1)))
         return await asyncio.to_thread(database_list.of_text, _read_text(Path(self.urls)))
 
     def _note_changes(self, opened: AttachedFleet) -> None:
@@ -189,9 +189,15 @@ class FleetPlace:
 def _read_text(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
-            return file.read(LIST_BYTES_MAX)
+            return _checked(file.read(LIST_CHARS_MAX + 1))
     except UnicodeDecodeError as error:
         raise BadList(f"{path} must be UTF-8 text.") from error
+
+
+def _checked(text: str) -> str:
+    if len(text) > LIST_CHARS_MAX:  # its last databases would be missing
+        raise BadList(f"A list has at most {LIST_CHARS_MAX:,} characters.")
+    return text
 
 
 def _named(names: Sequence[str]) -> str:
