@@ -9,6 +9,7 @@ and nothing else. The same commit gives the same bytes, but for the image.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -198,15 +199,12 @@ def provenance(source: Source, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def find_builder() -> str | None:
+def find_builder(*, seconds_max: float = BUILDER_SECONDS_MAX) -> str | None:
     """Return the program that can build images here, if there is one."""
-    for name in BUILDERS:
-        if shutil.which(name):
-            asked = subprocess.run(
-                [name, "info"], capture_output=True, check=False, timeout=BUILDER_SECONDS_MAX
-            )
-            if asked.returncode == 0:
-                return name
+    for name in filter(shutil.which, BUILDERS):
+        with contextlib.suppress(subprocess.SubprocessError):
+            subprocess.run([name, "info"], capture_output=True, check=True, timeout=seconds_max)
+            return name
     return None
 
 

@@ -173,3 +173,14 @@ class TestBuild:
         assert names == {
             str(one.relative_to(package)) for one in package.rglob("*") if one.is_file()
         }
+
+
+def test_a_daemon_that_does_not_answer_builds_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in release.BUILDERS:
+        (tmp_path / name).write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert release.find_builder(seconds_max=0.1) is None
