@@ -100,11 +100,11 @@ class Execution(ABC):
             DatabaseOfTenantry: It is attached, and has one.
         """
         error: Exception | None = None
-        every = (self._user_table, run_id, undo)
-        some = [(None, run_id, undo)]
-        if self._is_attached:
-            some = [(self._user_table, None, None), (None, None, None)]
-        for tables in dict.fromkeys((every, *some)):
+        user = self._user_table
+        tries: list[tuple[str | None, UUID | None, Undo | None]] = [(user, run_id, undo)]
+        without = [(user, None, None), (None, None, None)]
+        tries += without if self._is_attached else [(None, run_id, undo)]
+        for tables in dict.fromkeys(tries):
             try:
                 query = schema_state.find(self.dialect, *tables, is_attached=self._is_attached)
                 rows = self._fetch(query)

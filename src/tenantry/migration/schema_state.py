@@ -12,7 +12,7 @@ from sqlalchemy.sql.base import Executable
 from tenantry.db.copying.schema_listing import SchemaObject
 from tenantry.db.statements import Statement
 from tenantry.db.types import Instant
-from tenantry.kit.errors import Conflict, Unavailable
+from tenantry.kit.errors import Unavailable
 
 STATEMENTS_REMEMBERED_MAX = 64
 
@@ -110,8 +110,8 @@ class NoVersion(Unavailable):
     """This is not a database of Tenantry: its version table is missing or damaged."""
 
 
-class DatabaseOfTenantry(Conflict):
-    """This database is of Tenantry itself: leave it out of the list, and use `tenantry migrate`."""
+class DatabaseOfTenantry(Unavailable):
+    """This is the state of a fleet, or a database of a Tenantry service: take it off the list."""
 
 
 class SeveralVersions(Unavailable):
