@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.integration.projects import HEAD
 
 SLOWLY = """
 from pathlib import Path
-import tempfile
 import time
 from alembic import op
 import sqlalchemy as sa
@@ -157,16 +155,28 @@ class TestDrift:
         assert "3 compared, 1 drifted, 0 not at the head, 0 not readable." in found.stdout
         assert "not defined: column" in found.stdout
 
-    def test_is_none_after_a_run(
-        self, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_is_none_after_a_run(self, fleet: Fleet):
         fleet.add("a", "b")
+        fleet.migrate()
+
+        assert fleet("drift", "--json").data["drifted"] == 0
+
+    def test_leaves_no_temporary_file(self, fleet: Fleet, tmp_path: Path):
+        fleet.add("a")
         fleet.migrate()
         temporary = tmp_path / "temporary"
         temporary.mkdir()
-        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 
-        assert fleet("drift", "--json").data["drifted"] == 0
+        done = subprocess.run(
+            [sys.executable, "-m", "tenantry", "fleet", "drift", "--urls", "databases.txt"],
+            cwd=fleet.project.folder,
+            env=environment_of(TMPDIR=str(temporary)),
+            capture_output=True,
+            check=False,
+            timeout=50,
+        )
+
+        assert done.returncode == 0, done.stderr
         assert [*temporary.rglob("*")] == []
 
 
