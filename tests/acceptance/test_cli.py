@@ -463,7 +463,7 @@ class TestDoctor:
         tenantry.create_tenant("acme")
         with connected(tenantry.settings.catalog) as query:
             name = query("SELECT database_name FROM tenant")[0][0]
-        with connected(tenantry.settings.tenant_server) as query:
+        with connected(tenantry.settings.servers["default"].address) as query:
             query(f'GRANT CONNECT ON DATABASE "{name}" TO PUBLIC')
 
         ended = tenantry("doctor", "--json")

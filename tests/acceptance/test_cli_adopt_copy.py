@@ -54,7 +54,7 @@ class Restored:
 def _restored(tenantry: Commands, tmp_path: Path, postgres_url: str) -> Restored:
     tenant = tenantry.create_tenant("Shop")
     name = tenant["databaseName"]
-    server = tenantry.settings.tenant_server
+    server = tenantry.settings.servers["default"].address
     folder = sqlite_path(server)
     if folder is not None:
         (path,) = folder.glob(f"*/*/{name}.db")

@@ -25,7 +25,10 @@ SHOP = "Shop 50% / ä"
 
 def url_of(tenantry: Commands, tenant: Any) -> str:
     server = open_server(
-        tenantry.settings.tenant_server, connections_max=1, timeout_seconds=5, synchronous="FULL"
+        tenantry.settings.servers["default"].address,
+        connections_max=1,
+        timeout_seconds=5,
+        synchronous="FULL",
     )
     return server.url(tenant["databaseName"])
 
@@ -45,7 +48,10 @@ def notes(url: str) -> list[str]:
 def databases(tenantry: Commands) -> set[str]:
     """Return the databases of tenants that exist, listed or not."""
     server = open_server(
-        tenantry.settings.tenant_server, connections_max=1, timeout_seconds=5, synchronous="FULL"
+        tenantry.settings.servers["default"].address,
+        connections_max=1,
+        timeout_seconds=5,
+        synchronous="FULL",
     )
     names = asyncio.run(server.names("tenantry_"))
     return {name for name in names if "template" not in name}
@@ -415,7 +421,7 @@ class TestBackupRestoreAs:
             "TENANTRY_CATALOG_URL": f"sqlite:///{tmp_path / 'other' / 'catalog.db'}",
             "TENANTRY_SECRET_KEY": OTHER_KEY,
         }
-        if sqlite_path(tenantry.settings.tenant_server) is not None:
+        if sqlite_path(tenantry.settings.servers["default"].address) is not None:
             other["TENANTRY_TENANT_SERVER_URL"] = f"sqlite:///{tmp_path / 'other' / 'tenants'}"
 
         refused = tenantry("backup", "restore", archive, "--as", "Copy", **other)
@@ -423,7 +429,7 @@ class TestBackupRestoreAs:
         assert "--foreign" in refused.stderr
 
         ended = tenantry("backup", "restore", archive, "--as", "Copy", "--foreign", **other)
-        if sqlite_path(tenantry.settings.tenant_server) is None:
+        if sqlite_path(tenantry.settings.servers["default"].address) is None:
             assert ended.status == 2, "the role of the tests is a superuser"
             assert "superuser" in ended.stderr
         else:
@@ -523,7 +529,7 @@ class TestBackupRestore:
     def test_executes_no_sql_of_a_stranger_as_a_superuser(
         self, tenantry: Commands, archive: str, tmp_path: Path
     ):
-        with psycopg.connect(tenantry.settings.tenant_server) as connection:
+        with psycopg.connect(tenantry.settings.servers["default"].address) as connection:
             row = connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
             assert row.fetchone() == (True,)
         other = {

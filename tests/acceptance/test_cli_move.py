@@ -25,7 +25,7 @@ def server(url: str) -> Server:
 @pytest.fixture(name="far_url")
 def _far_url(tenantry: Commands) -> str:
     """Another folder; or the same server of PostgreSQL under another name."""
-    url = tenantry.settings.tenant_server
+    url = tenantry.settings.servers["default"].address
     return url if sqlite_path(url) is None else f"sqlite:///{tenantry.folder / 'far'}"
 
 
@@ -41,7 +41,7 @@ def _shop(two: Commands) -> Any:
     """A tenant with a table of its own."""
     shop = two.create_tenant("Shop")
     raw_sql.run(
-        server(two.settings.tenant_server).url(shop["databaseName"]),
+        server(two.settings.servers["default"].address).url(shop["databaseName"]),
         "CREATE TABLE note (id INTEGER PRIMARY KEY, body VARCHAR(100) NOT NULL)",
         "INSERT INTO note VALUES (1, 'ä, ''quoted''')",
         "INSERT INTO note VALUES (2, 'another')",
@@ -52,7 +52,7 @@ def _shop(two: Commands) -> Any:
 @pytest.fixture(name="reason")
 def _reason(two: Commands) -> str:
     """Why no move is online here: the server of the tests keeps too little in its log."""
-    if sqlite_path(two.settings.tenant_server) is not None:
+    if sqlite_path(two.settings.servers["default"].address) is not None:
         return "only a move between two servers of PostgreSQL can be online"
     return "wal_level of its server is replica, and must be logical"
 
@@ -65,7 +65,7 @@ def databases(two: Commands, far_url: str) -> set[str]:
     """Return the databases of tenants that exist on either server, listed or not."""
     names = [
         name
-        for url in {two.settings.tenant_server, far_url}
+        for url in {two.settings.servers["default"].address, far_url}
         for name in asyncio.run(server(url).names("tenantry_"))
     ]
     return {name for name in names if "template" not in name}
@@ -142,7 +142,7 @@ class TestTenantMove:
         (moved,) = ended.data["items"]
         assert (moved["serverName"], moved["error"]) == (NEAR, None)
         assert moved["rejectedSeconds"] > 0
-        url = server(two.settings.tenant_server).url(moved["databaseName"])
+        url = server(two.settings.servers["default"].address).url(moved["databaseName"])
         assert raw_sql.rows(url, COUNT) == [(2,)]
 
     def test_is_a_job_and_is_in_the_audit_log(self, two: Commands, shop: Any):

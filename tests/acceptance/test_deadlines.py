@@ -121,7 +121,7 @@ class TestSilentServer:
 
     async def test_is_answered_with_503_and_used_again(self, settings: Settings) -> None:
         async with (
-            black_hole(settings.tenant_server) as hole,
+            black_hole(settings.servers["default"].address) as hole,
             hurried(
                 settings,
                 tenant_server_url=type(settings.tenant_server_url)(hole.url),
@@ -156,7 +156,7 @@ class TestSilentServer:
     ) -> None:
         """All attempts of one request to use the database have one deadline together."""
         async with (
-            black_hole(settings.tenant_server) as hole,
+            black_hole(settings.servers["default"].address) as hole,
             hurried(
                 settings,
                 tenant_server_url=type(settings.tenant_server_url)(hole.url),

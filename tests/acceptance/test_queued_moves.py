@@ -40,14 +40,14 @@ FILL = (
 @pytest.fixture(name="far_url")
 def _far_url(tenantry: Commands) -> str:
     """Another folder; or the same server of PostgreSQL under another name."""
-    url = tenantry.settings.tenant_server
+    url = tenantry.settings.servers["default"].address
     return url if sqlite_path(url) is None else f"sqlite:///{tenantry.folder / 'far'}"
 
 
 @pytest.fixture(name="servers")
 def _servers(tenantry: Commands, far_url: str) -> dict[str, Server]:
     tenantry.environment["TENANTRY_TENANT_SERVERS"] = json.dumps({FAR: far_url})
-    urls = {NEAR: tenantry.settings.tenant_server, FAR: far_url}
+    urls = {NEAR: tenantry.settings.servers["default"].address, FAR: far_url}
     return {
         name: open_server(url, connections_max=1, timeout_seconds=5, synchronous="FULL")
         for name, url in urls.items()

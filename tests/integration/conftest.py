@@ -92,7 +92,7 @@ def _ordinary(settings: Settings, engine: str) -> Iterator[Settings]:
     if engine == "sqlite":
         yield settings
         return
-    role, url = f"ordinary_{secrets.token_hex(4)}", settings.tenant_server
+    role, url = f"ordinary_{secrets.token_hex(4)}", settings.servers["default"].address
     raw_sql.run(url, f"CREATE ROLE {role} LOGIN CREATEDB")
     values = settings.model_dump()
     values["tenant_server_url"] = url.replace("//postgres@", f"//{role}@")

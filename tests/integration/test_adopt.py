@@ -259,7 +259,7 @@ class TestAdopt:
             pass
         assert (run.success_count, item.database_name) == (1, name)
         await delete(services, made.tenant)
-        assert not _exists(services.settings.tenant_server, name)
+        assert not _exists(services.settings.servers["default"].address, name)
 
     async def test_drops_the_database_with_the_tenant(
         self, services: Services, adopt: Adopt, foreign: Foreign
@@ -271,7 +271,7 @@ class TestAdopt:
         await delete(services, made.tenant)
 
         if sqlite_path(foreign.url) is None:
-            assert not _exists(services.settings.tenant_server, foreign.name)
+            assert not _exists(services.settings.servers["default"].address, foreign.name)
         else:
             assert foreign.own() == before
             assert files(services.settings) == []
@@ -966,7 +966,7 @@ class TestKill:
             for number, (one, was) in enumerate(zip(foreigns, before, strict=True)):
                 name = "whole" if one is foreigns[-1] else f"shop{number}"
                 await self._check(services, one, was, name)
-            if settings.tenant_server.startswith("sqlite"):
+            if settings.servers["default"].address.startswith("sqlite"):
                 wanted = {f"{one.database_name}.db" for one in await every(services)}
                 assert {name for name in files(settings) if name.endswith(".db")} == wanted
 

@@ -273,7 +273,7 @@ class TestPurge:
         async with open_services(ordinary, works=False) as services:
             deleted = await delete(services, (await provision(services, "acme")).tenant)
             other = await delete(services, (await provision(services, "other")).tenant)
-            url = with_database(settings.tenant_server, deleted.database_name)
+            url = with_database(settings.servers["default"].address, deleted.database_name)
 
             with connected(url):
                 with pytest.raises(DatabaseNotDropped, match=r"superuser|permission denied"):

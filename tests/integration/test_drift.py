@@ -450,7 +450,7 @@ async def data(admin: httpx.AsyncClient, path: str) -> Any:
 
 
 def _is_sqlite(services: Services) -> bool:
-    return sqlite_path(services.settings.tenant_server) is not None
+    return sqlite_path(services.settings.servers["default"].address) is not None
 
 
 def _named(world: World, table: str) -> str:

@@ -42,8 +42,8 @@ async def _made(ordinary: Settings) -> list[Tenant]:
 
 def limit(settings: Settings, ordinary: Settings, most: int) -> None:
     """Let the role of *ordinary* have so many connections."""
-    role = ordinary.tenant_server.partition("//")[2].partition("@")[0]
-    raw_sql.run(settings.tenant_server, f"ALTER ROLE {role} CONNECTION LIMIT {most}")
+    role = ordinary.servers["default"].address.partition("//")[2].partition("@")[0]
+    raw_sql.run(settings.servers["default"].address, f"ALTER ROLE {role} CONNECTION LIMIT {most}")
 
 
 async def ask(services: Services, tenant: Tenant) -> None:
@@ -96,7 +96,8 @@ class TestRequest:
 
     async def test_of_a_database_with_a_limit_waits(self, ordinary: Settings, made: list[Tenant]):
         raw_sql.run(
-            ordinary.tenant_server, f"ALTER DATABASE {made[0].database_name} CONNECTION LIMIT 1"
+            ordinary.servers["default"].address,
+            f"ALTER DATABASE {made[0].database_name} CONNECTION LIMIT 1",
         )
         async with open_services(ordinary, works=False) as services, asyncio.TaskGroup() as group:
             for _ in range(10):
@@ -158,7 +159,9 @@ class TestRun:
         async with open_services(migrated) as services:
             await services.databases.forget(made[0].id)
             name = made[0].database_name
-            raw_sql.run(ordinary.tenant_server, f"ALTER DATABASE {name} CONNECTION LIMIT 0")
+            raw_sql.run(
+                ordinary.servers["default"].address, f"ALTER DATABASE {name} CONNECTION LIMIT 0"
+            )
             folder.add("u1_create_notes", NOTES)
             run = await services.fleet.wait(await Fleet(services, made).begin())
 
@@ -172,7 +175,9 @@ class TestDoctor:
     ):
         limit(settings, ordinary, 30)
         name = made[0].database_name
-        raw_sql.run(ordinary.tenant_server, f"ALTER DATABASE {name} CONNECTION LIMIT 3")
+        raw_sql.run(
+            ordinary.servers["default"].address, f"ALTER DATABASE {name} CONNECTION LIMIT 3"
+        )
         few = ordinary.model_copy(
             update={"tenant_connections": 4, "migrate_concurrency": 2, "catalog_connections": 2}
         )

@@ -42,7 +42,7 @@ INSERT = "UPDATE tenantry_post SET title = 'written'"
 @pytest.fixture(name="settings")
 def _settings(settings: Settings) -> Settings:
     """With a second tenant server: another folder, or the same server under another name."""
-    url = settings.tenant_server
+    url = settings.servers["default"].address
     far = url if sqlite_path(url) is None else f"sqlite:///{settings.data_dir / 'far'}"
     servers = {**settings.tenant_servers, FAR: {"url": far}}
     return Settings(**{**settings.model_dump(exclude_unset=True), "tenant_servers": servers})

@@ -202,7 +202,7 @@ class TestContent:
         """A copy has no settings, grants and comments of the database."""
         role = f"reader_{secrets.token_hex(4)}"
         folder.add("u1_database", f"op.execute({DATABASE.format(role=role)!r})")
-        raw_sql.run(with_user.tenant_server, f"CREATE ROLE {role}")
+        raw_sql.run(with_user.servers["default"].address, f"CREATE ROLE {role}")
 
         for url in await made(with_user):
             assert raw_sql.rows(url, "SHOW work_mem") == [("9MB",)]

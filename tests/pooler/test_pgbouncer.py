@@ -104,7 +104,7 @@ async def opened(url: str, connections: int = 4) -> AsyncIterator[Database[Any]]
 
 def through_pooler(settings: Settings, bouncer: PgBouncer, *, admin: bool = True) -> Settings:
     """Return settings whose requests, and catalog, go through the pooler."""
-    direct = settings.tenant_server
+    direct = settings.servers["default"].address
     server = {"url": bouncer.through(direct), **({"admin_url": direct} if admin else {})}
     return Settings(
         data_dir=settings.data_dir,

@@ -25,7 +25,7 @@ class TestRead:
         settings = read_settings()
 
         assert settings.catalog == "sqlite:///data/catalog.db"
-        assert settings.tenant_server == "sqlite:///data/tenants"
+        assert settings.servers["default"].address == "sqlite:///data/tenants"
         assert (settings.token_minutes, settings.tenant_deadline_s) == (60, 900)
         assert settings.password_min_length == 8
         assert settings.lock_timeout_ms == 3000
@@ -148,7 +148,7 @@ class TestTenantServers:
     def test_may_hold_the_default_server(self):
         settings = Settings(tenant_servers={"default": "postgresql://p/x"})
 
-        assert settings.tenant_server == "postgresql://p/x"
+        assert settings.servers["default"].address == "postgresql://p/x"
         assert settings.servers["default"].admin_address == "postgresql://p/x"
 
     def test_hold_the_default_server_once(self, monkeypatch: pytest.MonkeyPatch):
