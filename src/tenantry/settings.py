@@ -317,11 +317,6 @@ class Settings(BaseSettings):
         return self.public_url.rstrip("/") or self.local_url
 
     @property
-    def tenant_server(self) -> str:
-        """The URL of the default server, or folder, of tenants."""
-        return self.servers[SERVER_DEFAULT].address
-
-    @property
     def servers(self) -> dict[str, TenantServer]:
         """The servers, or folders, of the tenant databases, by name."""
         url = self.tenant_server_url.get_secret_value() or f"sqlite:///{self.data_dir / 'tenants'}"
