@@ -96,8 +96,8 @@ POSTGRES = [
             asyncpg.ActiveSQLTransactionError, "VACUUM cannot run inside a transaction block"
         ),
         (
-            "VACUUM cannot run inside a transaction block: use `autocommit_block()` in a separate "
-            "revision (SQLSTATE 25001)."
+            "VACUUM cannot run inside a transaction block: use `autocommit_block()` (SQL: "
+            "`-- tenantry: no-transaction`) in a separate revision (SQLSTATE 25001)."
         ),
     ),
     (
