@@ -446,7 +446,10 @@ class TestKill:
                 await _killed(process)
         began = time.monotonic()
         async with open_services(with_user) as services:
-            while rest := listed(with_user) - {"kept", *_ready(services, names)}:
+            while rest := [
+                *(listed(with_user) - {"kept", *_ready(services, names)}),
+                *(one for one in await all_names(services) - before if "_draft_" in one),
+            ]:
                 assert time.monotonic() - began < CLEARED_SECONDS_MAX, f"not cleared: {rest}"
                 await asyncio.sleep(0.2)
             ready = _ready(services, names)
