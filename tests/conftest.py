@@ -71,14 +71,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Say at the beginning which order it is: a session may be cut off."""
-    return order.told(config)
+    return order.line(config)
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say it again beside the failures, where it is needed."""
-    terminalreporter.write_line(order.told(config))
+    terminalreporter.write_line(order.line(config))
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest then puts those together that share a fixture of a file

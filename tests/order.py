@@ -32,7 +32,7 @@ def choose_seed(config: pytest.Config) -> None:
         config.option.order = secrets.randbelow(SEED_MAX)
 
 
-def told(config: pytest.Config) -> str:
+def line(config: pytest.Config) -> str:
     """Return what repeats the order."""
     return f"order of tests: {OPTION}={config.option.order}"
 

@@ -60,31 +60,22 @@ def _claims_go_on() -> Fault:
 
 def _anyone_ends() -> Fault:
     """A process writes the outcome of a tenant that another one holds."""
-    item = run_tenants._item
-    statement = Statement[Any](
-        sa.update(run_tenants.tenant_migration)
-        .values(sequence=sa.bindparam("number"), **run_tenants.parameters(*run_tenants._ENDED))
-        .where(
-            run_tenants.of_run,
-            item.tenant_id == sa.bindparam("tenant"),
-            sa.or_(item.worker_id == run_tenants._worker, item.worker_id.is_not(None)),
-            run_tenants.is_open,
-        )
-    )
-    return Fault(run_tenants, "_END", statement)
+    return _ending(run_tenants._item.worker_id.is_not(None), run_tenants.is_open)
 
 
 def _outcomes_change() -> Fault:
     """A process that lost a tenant, and comes back, writes its outcome again."""
-    item = run_tenants._item
+    is_own = run_tenants._item.worker_id == run_tenants._worker
+    return _ending(sa.or_(is_own, ~run_tenants.is_open))
+
+
+def _ending(*conditions: sa.ColumnElement[bool]) -> Fault:
+    values = run_tenants.parameters(*run_tenants._ENDED)
+    of_tenant = run_tenants._item.tenant_id == sa.bindparam("tenant")
     statement = Statement[Any](
         sa.update(run_tenants.tenant_migration)
-        .values(sequence=sa.bindparam("number"), **run_tenants.parameters(*run_tenants._ENDED))
-        .where(
-            run_tenants.of_run,
-            item.tenant_id == sa.bindparam("tenant"),
-            sa.or_(item.worker_id == run_tenants._worker, ~run_tenants.is_open),
-        )
+        .values(sequence=sa.bindparam("number"), **values)
+        .where(run_tenants.of_run, of_tenant, *conditions)
     )
     return Fault(run_tenants, "_END", statement)
 
@@ -235,7 +226,7 @@ def _done_is_dropped() -> Fault:
 
 
 def _released_are_forgotten() -> Fault:
-    """A job that is to be cleaned up, and was released, is taken over by nobody."""
+    """A job that is to be cleaned up, and was released, is taken over by no process."""
     statement = jobs._LOST
     clause = sa.select(jobs.job.c.id).where(jobs._is_lost, jobs.is_running).order_by(jobs.job.c.id)
     return Fault(jobs, "_LOST", Statement(clause, statement.row))

@@ -118,7 +118,7 @@ class Process:
         return task
 
     def kill(self) -> None:
-        """Kill it: it runs nothing any more."""
+        """Kill it: none of its code runs again."""
         self.is_alive = False
 
     async def stop(self) -> None:

@@ -31,9 +31,6 @@ from tenantry.db.statements import Statement, parameters
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Unavailable
 
-# Why a tenant of a run was not migrated.
-"""No reason to end: `run_claims.follow` corrects the item, and it is claimed again."""
-
 
 class Selection(msgspec.Struct, frozen=True):
     """Selects the tenants of a run: all that are active and not read-only, by default.
