@@ -107,6 +107,28 @@ class TestBackups:
         dialog_button(page, "Drop")
         expect(page.get_by_text("done, old database kept")).to_have_count(0)
 
+    def test_are_made_of_those_that_an_expression_selects(
+        self, watched: Watched, fleet: Fleet, tenant: Made
+    ):
+        page = watched.page
+        sign_in(page, fleet.url)
+        go(page, "#/backups", "Backups")
+        self.backs_up(page, "name is")
+        expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("expected at 6")
+        page.keyboard.press("Escape")
+        self.backs_up(page, f"name ~ '{tenant.name}'")
+        expect(page.locator("#announcements")).to_contain_text("1 backup queued.")
+        expect(page.get_by_role("region", name="Jobs").get_by_role("link")).to_have_count(1)
+        jobs(page, "done")
+        watched.check(may_be_refused=True)
+        watched.complaints.clear()
+
+    def backs_up(self, page: Page, where: str) -> None:
+        page.get_by_role("button", name="Back up everything…").click()
+        assert violations(page) == []
+        page.get_by_label("Where").fill(where)
+        page.get_by_role("dialog").get_by_role("button", name="Back up").click()
+
     def test_clone_a_tenant(self, watched: Watched, fleet: Fleet, tenant: Made):
         page = watched.page
         sign_in(page, fleet.url)
@@ -144,7 +166,10 @@ class TestBackups:
         assert violations(page) == []
         page.get_by_label("From", exact=True).select_option(FAR)
         page.get_by_label("To", exact=True).select_option("default")
-        dialog_button(page, "Move all")
+        page.get_by_label("Where").fill(f"name = '{tenant.name}'")
+        with page.expect_request("**/move-all") as sent:
+            dialog_button(page, "Move all")
+        assert sent.value.post_data_json["where"] == f"name = '{tenant.name}'"
         expect(page.get_by_text("1 move queued.")).to_be_visible()
         go(page, f"#/tenants/{tenant.id}", tenant.name)
         jobs(page, "done", 2)

@@ -1,7 +1,7 @@
 // Backups: the jobs of all tenants, and the archives of the configured target.
 
 import { ARCHIVES, BACKUPS, send } from "./api.js";
-import { ask, confirm } from "./dialogs.js";
+import { ask } from "./dialogs.js";
 import { el, onPause } from "./dom.js";
 import { field, input } from "./forms.js";
 import { bytes, plural } from "./format.js";
@@ -11,6 +11,7 @@ import { menu } from "./menu.js";
 import { restoreDialog } from "./restore.js";
 import { keepQuery } from "./router.js";
 import { badge } from "./states.js";
+import { chosenBy, whereOf } from "./where.js";
 import { announce, button, heading, hint, time } from "./widgets.js";
 
 /** Show the jobs and the archives. */
@@ -86,9 +87,12 @@ function prune(queued) {
 }
 
 function backUp(queued) {
-  const text = "This makes one archive of each tenant, and one of the catalog. Tenants are served.";
-  return confirm("Back up everything?", text, "Back up", async () => {
-    const { count } = await send("POST", BACKUPS, {});
+  const fields = [
+    "This makes one archive of each tenant, and one of the catalog. Tenants are served.",
+    whereOf("Only the tenants that this expression selects, without the catalog. Empty: all."),
+  ];
+  return ask("Back up everything?", fields, { action: "Back up", kind: "danger" }, async (data) => {
+    const { count } = await send("POST", BACKUPS, chosenBy(data.get("where")));
     await queued(`${plural(count, "backup")} queued.`);
   });
 }

@@ -14,14 +14,14 @@ const COLUMNS = [
   { title: "Found", kind: "code", by: "found", cell: (one) => textOf(one.found) },
 ];
 
-/** Check every tenant for drift; `ended` is called when that has ended. */
-export function checkAll(signal, ended) {
-  return check(`${DRIFT}/check`, signal, ended);
+/** Check the tenants that `chosen` selects, as `chosenBy` returns it; see `check`. */
+export function checkAll(chosen, signal, ended) {
+  return check(`${DRIFT}/check`, signal, ended, chosen);
 }
 
-/** Check for drift, and announce the result. */
-export async function check(path, signal, ended) {
-  let job = await send("POST", path, {});
+/** Check for drift, and announce the result; `ended` is called when that has ended. */
+export async function check(path, signal, ended, chosen = {}) {
+  let job = await send("POST", path, chosen);
   announce("The check for drift is queued.");
   while (job.finishedAt === null && !signal.aborted) {
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));

@@ -168,8 +168,9 @@ function fleetPage(status, first, query, signal, home) {
   const whole = readAll(first).catch(explain);
   askService();
   const plan = linkButton("#/runs/plan", "Plan a run", "primary");
+  const check = driftButton(() => filters.where, signal, refresh);
   return [
-    heading("Fleet", driftButton(signal, refresh), plan),
+    heading("Fleet", check, plan),
     home.element,
     el("div", { class: "summary" }, totals, proportions),
     el(

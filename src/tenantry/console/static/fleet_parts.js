@@ -5,6 +5,7 @@ import { count, percent, plural } from "./format.js";
 import { part } from "./router.js";
 import { badge, countsOf, figure, STATES } from "./states.js";
 import { table } from "./table.js";
+import { chosenBy } from "./where.js";
 import { actionRow, button, gauge, linkButton, section, tenantLink } from "./widgets.js";
 
 /** The page of a service without tenants. */
@@ -36,11 +37,15 @@ export function firstPage() {
   ];
 }
 
-/** A button that checks every tenant for drift; `ended` is called when that has ended. */
-export function driftButton(signal, ended) {
+/**
+ * A button that checks for drift: every tenant, or those that the expression of the map selects.
+ *
+ * `ended` is called when that has ended.
+ */
+export function driftButton(whereNow, signal, ended) {
   return button("Check for drift", async () => {
     const { checkAll } = await part(() => import("./drift.js")); // few people need it
-    await checkAll(signal, ended);
+    await checkAll(chosenBy(whereNow()), signal, ended);
   });
 }
 

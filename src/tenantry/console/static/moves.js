@@ -4,6 +4,7 @@ import { get, HEALTH, send, TENANTS } from "./api.js";
 import { ask } from "./dialogs.js";
 import { bytes, plural } from "./format.js";
 import { field, select } from "./forms.js";
+import { chosenBy, whereOf } from "./where.js";
 import { announce } from "./widgets.js";
 
 // Measured: docs/howto/move-a-tenant.md
@@ -32,9 +33,12 @@ export function moveAll(servers) {
     `Every tenant that is on the first server now is moved, each as a job. ${MEANING}`,
     field("From", choiceOf("fromServer", servers)),
     field("To", choiceOf("toServer", servers.slice(1).concat(servers[0]))),
+    whereOf("Only those of them that this expression selects. Empty: all of them."),
   ];
   return ask("Move all tenants of a server", fields, { action: "Move all" }, async (data) => {
-    const { count } = await send("POST", `${TENANTS}/move-all`, Object.fromEntries(data));
+    const { where, ...between } = Object.fromEntries(data);
+    const body = { ...between, ...chosenBy(where) };
+    const { count } = await send("POST", `${TENANTS}/move-all`, body);
     announce(`${plural(count, "move")} queued. The page of the backups shows them.`);
   });
 }

@@ -3,6 +3,7 @@
 import { el } from "./dom.js";
 import { choices, field, input, radios, select } from "./forms.js";
 import { plural } from "./format.js";
+import { chosenBy } from "./where.js";
 import { isName, parseSize, parseWaves } from "./words.js";
 
 const CANARY = "1\n10%\n100%";
@@ -90,9 +91,7 @@ export function bodyOf(selection, data) {
   if (data.get("maxFailures").trim() !== "") {
     wanted.maxFailures = parseSize(data.get("maxFailures"));
   }
-  if ((data.get("where") ?? "").trim() !== "") {
-    wanted.where = data.get("where").trim();
-  }
+  Object.assign(wanted, chosenBy(data.get("where")));
   if (data.get("label").trim() !== "") {
     wanted.label = data.get("label").trim();
   }

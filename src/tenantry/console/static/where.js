@@ -38,6 +38,17 @@ export function whereField(value, set, hint = "") {
   return { element, control, refuses };
 }
 
+/** A field for the expression of a form that may be sent without one, which `chosenBy` reads. */
+export function whereOf(hint) {
+  return whereField("", () => undefined, hint).element;
+}
+
+/** The `where` of what is sent; no member if none was entered. */
+export function chosenBy(text) {
+  const where = String(text ?? "").trim();
+  return where === "" ? {} : { where };
+}
+
 /**
  * The tenants of the map that only the service finds: by the search, and by the expression.
  *
