@@ -65,6 +65,28 @@ class TestPlan:
         page.get_by_role("button", name=re.compile("^Migrate")).click()
 
 
+class TestForm:
+    def test_has_what_was_entered_after_going_back(self, context: BrowserContext, fleet: Fleet):
+        page = Watched(context.new_page(), fleet.url).page
+        sign_in(page, fleet.url)
+        go(page, "#/runs/plan", "Plan a run")
+        page.get_by_label("Canary: 1, then 10 %, then all").check()
+        page.get_by_label("After each wave").select_option("true")
+        page.get_by_label("Label").fill("Friday")
+        page.get_by_label("Skip tenants that the catalog shows at the head").check()
+        go(page, "#/health", "Health")
+        page.go_back()
+        page.get_by_role("heading", name="Plan a run", level=1).wait_for()
+        expect(page.get_by_label("Canary: 1, then 10 %, then all")).to_be_checked()
+        expect(page.get_by_label("After each wave")).to_have_value("true")
+        expect(page.get_by_label("Label")).to_have_value("Friday")
+        expect(page.get_by_label("Skip tenants that the catalog")).to_be_checked()
+        expect(page.get_by_text("A failure in the first wave stops the run.")).to_be_visible()
+        page.get_by_role("link", name="Runs", exact=True).click()
+        page.get_by_role("link", name="Plan a run").click()
+        expect(page.get_by_label("Label")).to_have_value("")
+
+
 class TestRehearsal:
     def test_says_what_passed_and_what_would_fail(
         self, context: BrowserContext, fleet: Fleet, api: httpx.Client

@@ -7,6 +7,7 @@ import { form } from "./forms.js";
 import { planned, storedPlan } from "./planned.js";
 import { bodyOf, runFields, waveBars, wavesOf } from "./run_form.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
+import { keepEntries } from "./scroll.js";
 import { selectionOf, targetOf } from "./selection.js";
 import { notice, section, speak, tenantLink } from "./widgets.js";
 import { budgetInWords, summaryOf, wavesInWords } from "./words.js";
@@ -61,6 +62,7 @@ export async function view({ query, signal }) {
     fill(words, [wavesInWords(wanted, total), canary, budget].filter(Boolean).join(" "));
     fill(preview, total !== null && waveBars(wanted, total));
   };
+  keepEntries(planForm);
   planForm.addEventListener("input", () => {
     asking.abort();
     asking = new AbortController();

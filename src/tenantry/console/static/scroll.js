@@ -1,4 +1,5 @@
-// The place on a page: kept in its entry of the browser's history, and found again on Back.
+// The place on a page, and what was entered in its form: kept in its entry of the browser's history,
+// and found again on Back.
 
 import { byId } from "./dom.js";
 
@@ -8,8 +9,24 @@ let isShowing = false;
 /** Keep the place of every page from now on. */
 export function keepPlaces() {
   history.scrollRestoration = "manual";
-  const keep = () => !isShowing && history.replaceState({ y: scrollY }, "");
+  const keep = () => !isShowing && history.replaceState({ ...history.state, y: scrollY }, "");
   addEventListener("scroll", keep, { passive: true });
+}
+
+/** Enter in a form what was kept of it, and keep what is entered from now on: nothing secret. */
+export function keepEntries(form) {
+  const kept = history.state?.entered;
+  for (const one of kept === undefined ? [] : form.elements) {
+    if (one.type === "radio" || one.type === "checkbox") {
+      one.checked = kept[one.name] === one.value;
+    } else if (one.name in kept) {
+      one.value = kept[one.name];
+    }
+  }
+  form.addEventListener("input", () => {
+    const entered = Object.fromEntries(new FormData(form));
+    history.replaceState({ ...history.state, entered }, "");
+  });
 }
 
 /** Keep no place until `findPlace`: the page is being replaced. Return that of the new one. */
