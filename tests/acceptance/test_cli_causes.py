@@ -31,6 +31,7 @@ class TestTheReason:
         ended = alone("tenant", "list", **settings)
 
         assert ended.status == 3
+        assert "The catalog cannot be read." in ended.stderr
         assert "Connection refused" in ended.stderr
         assert "root.crt" not in ended.stderr
 

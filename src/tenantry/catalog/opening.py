@@ -19,6 +19,10 @@ class CatalogMissing(Unavailable):
     """There is no catalog yet: check the settings, or run `tenantry serve`, which creates it."""
 
 
+class CatalogUnreachable(DatabaseUnavailable):
+    """The catalog cannot be read."""
+
+
 def open_catalog(settings: Settings, pace: Pace = PACE) -> Catalog:
     """Return the catalog of the settings, without connecting to it yet."""
     return Catalog(
@@ -46,7 +50,7 @@ async def check_exists(settings: Settings, catalog: Catalog) -> None:
 
     Raises:
         CatalogMissing: The file is missing, or the database has no version table.
-        DatabaseUnavailable: The database cannot be reached.
+        CatalogUnreachable: The database cannot be reached, or is busy.
     """
     path = sqlite_path(settings.catalog)
     if path is not None and not path.exists():
@@ -56,4 +60,4 @@ async def check_exists(settings: Settings, catalog: Catalog) -> None:
     except DatabaseUnavailable as error:
         if any(is_missing_table(cause) for cause in chain_of(error)):
             raise CatalogMissing from error
-        raise
+        raise CatalogUnreachable from error
