@@ -396,6 +396,28 @@ class TestLostConnection:
                 await database.execute(ADD, **a_sample("never"))
 
 
+class TestFileOpenedForReading:
+    @on_sqlite
+    async def test_is_opened_again_after_a_write_was_rejected(self, url: str, counting: Counting):
+        """SQLite opens a file so, without a word, when it has no file descriptor for a moment."""
+        file = SqliteFile(Path(url.removeprefix("sqlite:///")), synchronous="NORMAL")
+        opened_before: list[Connection] = []
+
+        async def connect() -> Connection:
+            connection = await file.connect()
+            if not opened_before:
+                await connection.command("PRAGMA query_only = ON")
+            opened_before.append(connection)
+            return connection
+
+        async with opened(url, counting, 1, connect) as database:
+            with pytest.raises(DatabaseUnavailable):
+                await database.execute(ADD, **a_sample("rejected"))
+            await database.execute(ADD, **a_sample("stored"))
+
+        assert notes(url) == {"stored"}
+
+
 class TestBusyFile:
     @on_sqlite
     async def test_is_unavailable_when_its_writer_does_not_end(self, url: str, counting: Counting):

@@ -202,6 +202,9 @@ class SqliteConnection(Connection):
             raise
         # The deadline has passed, the file is locked or damaged, or it is not a database.
         except (TimeoutError, sqlite3.DatabaseError) as error:
+            # If the file, or its log, could not be opened for writing, SQLite has opened it for
+            # reading: such a connection would reject every write.
+            self._is_open = self._is_open and not outage_errors.is_outage(error)
             is_full = outage_errors.is_disk_full(error)
             raise (StorageFull if is_full else DatabaseUnavailable) from error
         finally:
