@@ -22,7 +22,7 @@ from tenantry.app import app_over
 from tenantry.schemas.credentials import configurations
 from tenantry.services import open_services, system_context
 from testkit.programs import environment_of, only_line, running
-from testkit.raw_sql import rows
+from testkit.raw_sql import rows, run
 from tests.acceptance.commands import (
     ADA,
     CREATE_WIDGETS,
@@ -37,6 +37,7 @@ from tests.acceptance.commands import (
 )
 from tests.conftest import PASSWORD, client_of
 
+ROOT = Path(__file__).parents[2]
 UNKNOWN_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 OWNER = "owner@example.com"
 BOB = "bob@example.com"
@@ -429,6 +430,27 @@ class TestTenantCreate:
         password = made.data["ownerPassword"]
         assert _logs_in(tenantry, made.data, "o.wner@example.com", password)
 
+    @pytest.mark.parametrize("words", ["create", "adopt"])
+    def test_can_be_repeated_after_it_was_killed(self, alone: Commands, words: str, tmp_path: Path):
+        """No other process is there to clean up."""
+        asked = ["tenant", words, "acme", "--owner-email", OWNER]
+        asked += ["--database", _file(tmp_path), "--stamp", "base"] if words == "adopt" else []
+        place = ("tenantry.tenant.users", "create" if words == "adopt" else "add")
+        killed = subprocess.run(
+            [sys.executable, "-m", "tests.acceptance.killed", "before", *place, *asked],
+            cwd=ROOT,
+            env=environment_of(TENANTRY_DATA_DIR=str(alone.settings.data_dir)),
+            capture_output=True,
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        run(alone.settings.catalog, "DELETE FROM worker")  # as after some seconds of silence
+
+        repeated = alone(*asked, "--json")
+
+        assert repeated.status == 0, repeated.stderr
+        assert repeated.data["name"] == "acme"
+
     def test_takes_the_server_that_is_named(self, alone: Commands):
         owner = ("--owner-email", OWNER, "--owner-name", "The Owner")
         servers = {"TENANTRY_TENANT_SERVERS": json.dumps({"eu": f"sqlite:///{alone.folder}/eu"})}
@@ -440,6 +462,14 @@ class TestTenantCreate:
         assert list(Path("eu").rglob(f"{made['databaseName']}.db"))
         assert unknown.status == 2
         assert "TENANTRY_TENANT_SERVERS" in only_line(unknown.stderr)
+
+
+def _file(folder: Path) -> str:
+    """Return the path of a SQLite file with a table."""
+    path = folder / "existing.db"
+    path.touch()
+    run(f"sqlite:///{path}", "CREATE TABLE thing (id INTEGER PRIMARY KEY)")
+    return str(path)
 
 
 @pytest.mark.slow

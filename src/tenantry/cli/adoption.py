@@ -91,6 +91,7 @@ async def adopt(
     _warn_of_environment(settings)
     owner, generated = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
     async with session.opened(settings) as services:
+        await services.job_worker.reap()  # as `tenant create` does
         created = await services.adoption.adopt(
             session.context(),
             name=name,

@@ -74,6 +74,7 @@ async def create(
     settings = session.configure()
     owner, generated = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
     async with session.opened(settings) as services:
+        await services.job_worker.reap()  # a creation that was killed may hold the name
         created = await services.lifecycle.provision(
             session.context(),
             name=name,
