@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,9 @@ import pytest
 from tenantry.db.factory import open_server
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.secrets import digest
+from tenantry.migration.migrator import Migrator
 from testkit import raw_sql
+from testkit.faults import Faults
 from testkit.programs import environment_of
 from tests.acceptance.commands import CREATE_WIDGETS, OTHER_KEY, Commands
 from tests.integration.engines import on_postgresql, on_sqlite
@@ -255,6 +258,21 @@ class TestBackupPrune:
 
         assert not partial.exists()
         assert Path(archive).exists()
+
+
+class TestFailedDisk:
+    @on_sqlite
+    def test_is_reported_in_one_line(self, tenantry: Commands, archive: str, faults: Faults):
+        def fail(_: object, url: str, *__: object) -> None:
+            if url != tenantry.settings.catalog:
+                raise sqlite3.OperationalError("disk I/O error")
+
+        faults.before(Migrator, "read_state", fail)
+        ended = tenantry("backup", "restore", archive, "--as", "Copy")
+
+        assert ended.status == 3
+        assert ended.stderr == "tenantry: error: SQLite: disk I/O error.\n"
+        assert len(databases(tenantry)) == 1
 
 
 class TestBackupRestoreReplace:

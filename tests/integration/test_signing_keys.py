@@ -1,6 +1,7 @@
 """Signing keys: rotation, retirement, revocation, and the use of a stolen one."""
 
 import asyncio
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,18 @@ class TestSecretFile:
         assert read_secret_file(tmp_path / "secret-key") == made
         assert [one.name for one in tmp_path.iterdir()] == ["secret-key"]
         assert (tmp_path / "secret-key").stat().st_mode & 0o777 == 0o600
+
+    def test_has_a_durable_name_before_anything_is_sealed_with_it(
+        self, tmp_path: Path, faults: Faults
+    ):
+        synced: list[Path] = []
+        faults.before(
+            os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+        )
+
+        read_secret_file(tmp_path / "secret-key")
+
+        assert synced[1:] == [tmp_path]
 
     @pytest.mark.parametrize("text", ["", "\n", "short", "a" * 64, "<the output of: openssl rand>"])
     def test_must_hold_a_secret(self, tmp_path: Path, text: str):

@@ -3,19 +3,21 @@
 import asyncio
 import io
 import logging
+import resource
 import time
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, suppress
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from uuid import UUID
 
 import msgspec
 import pytest
 
 from tenantry.db.urls import sqlite_path, with_database
-from tenantry.kit import log, secrets
+from tenantry.kit import log, private, secrets
 from tenantry.kit.access_log import HELD_LINES_MAX, HELD_SECONDS, AccessEntry, AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id, parse_id
@@ -40,6 +42,18 @@ class TestWindow:
     )
     def test_counts_pages(self, total: int, size: int, pages: int):
         assert Page([], Window(1, size), total).total_pages == pages
+
+
+class TestPrivateFile:
+    def test_names_itself_when_it_cannot_be_written(self, tmp_path: Path):
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        file = private.open_new(tmp_path / "archive.tar")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+        try:
+            with pytest.raises(OSError, match=r"archive\.tar"), file:
+                file.write(bytes(100_000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 
 
 class TestIds:

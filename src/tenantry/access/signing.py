@@ -17,6 +17,7 @@ from tenantry.catalog import signing_keys
 from tenantry.catalog.database import Catalog, Unchanged
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
+from tenantry.kit import private
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid, Unavailable
@@ -294,10 +295,10 @@ def _make_secret_file(path: Path) -> None:
     try:
         with os.fdopen(handle, "w") as file:
             file.write(os.urandom(SECRET_FILE_BYTES).hex())
-            file.flush()
-            os.fsync(file.fileno())
+            private.sync(file)
         with contextlib.suppress(FileExistsError):
             os.link(unfinished, path)
+        private.sync_folder(path.parent)  # the catalog that it seals may be on another disk
     finally:
         unfinished.unlink()
 

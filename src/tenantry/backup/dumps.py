@@ -6,7 +6,6 @@ pg_dump in its custom format, read by pg_restore. At most `CHUNK_BYTES` are in m
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -342,9 +341,8 @@ def _load_sqlite(path: Path, chunks: Iterator[bytes], stop: Stop) -> None:
         for data in chunks:
             stop.check()
             file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    files.sync_folder(path.parent)
+        private.sync(file)
+    private.sync_folder(path.parent)
 
 
 def _load_postgres(program: Path, url: str, chunks: Iterator[bytes], stop: Stop) -> None:
@@ -358,7 +356,7 @@ def _copy_sqlite(path: Path, target: Path, stop: Stop, *, is_foreign: bool) -> N
     copy_file = snapshots.copy_foreign if is_foreign else snapshots.copy_live
     copy_file(path, target, stop)
     files.sync(target)
-    files.sync_folder(target.parent)
+    private.sync_folder(target.parent)
 
 
 def _execute_sqlite(path: Path, sql: str) -> None:

@@ -23,7 +23,6 @@ from tenantry.backup.archive import (
     Sink,
     is_tail,
 )
-from tenantry.db.sqlite import files
 from tenantry.kit import private
 from tenantry.kit.errors import NotFound, Unavailable
 
@@ -213,13 +212,12 @@ class FolderTarget:
         try:
             with _open_locked(partial) as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
+                private.sync(file)
                 partial.rename(self._folder / name)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        files.sync_folder(self._folder)
+        private.sync_folder(self._folder)
 
     def names(self) -> list[str]:
         """Return the names of the archives."""

@@ -205,6 +205,12 @@ class Root(Group):
             raise typer.Exit(ExitStatus.UNUSABLE) from error
         except asyncio.CancelledError as error:
             raise typer.Exit(ExitStatus.INTERRUPTED) from error
+        except Exception as error:
+            errors = import_module("tenantry.cli.errors")
+            if not errors.is_of_database(error):
+                raise
+            print_error(errors.causes.explain(error))
+            raise typer.Exit(ExitStatus.UNUSABLE) from error
 
 
 def print_error(line: str) -> None:

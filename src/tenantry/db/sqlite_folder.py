@@ -24,6 +24,7 @@ from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
 from tenantry.db.sqlite import files
 from tenantry.db.sqlite.connections import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX
+from tenantry.kit import private
 from tenantry.kit.stopping import run_in_thread, start_thread
 
 # One for each file: SQLite has one writer, so more threads would only wait for its lock.
@@ -201,7 +202,7 @@ class SqliteFolder(Server):
         """Copy the file at the path *database*."""
         path = self.path(name)
         await run_in_thread(partial(inspection.copy_sqlite, Path(database), path))
-        await asyncio.to_thread(files.sync_folder, path.parent)
+        await asyncio.to_thread(private.sync_folder, path.parent)
 
 
 def _retrieve(probing: "asyncio.Future[None]") -> None:

@@ -2,11 +2,13 @@
 
 import contextlib
 import errno
+import io
 import os
 import stat
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -39,7 +41,46 @@ def open_new(path: Path) -> BinaryIO:
     Raises:
         FileExistsError: It exists.
     """
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb")
+    return io.BufferedWriter(_Named(path, "xb", opener=lambda *at: os.open(*at, FILE_MODE)))
+
+
+class _Named(io.FileIO):
+    """A file with errors that name it, as those of opening it do."""
+
+    def write(self, data: Any) -> int | None:
+        with naming(self.name):
+            return super().write(data)
+
+
+@contextlib.contextmanager
+def naming(path: Any) -> Iterator[None]:
+    """Put *path* into the errors of the system in the block, which concern an open file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def sync(file: BinaryIO) -> None:
+    """Make the contents of an open file durable.
+
+    Raises:
+        OSError: They cannot be written; it names the file.
+    """
+    with naming(file.name):
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: syncing a new file does not sync its name."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with naming(folder):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def is_open_to_others(path: Path) -> bool:

@@ -40,7 +40,7 @@ def create(path: Path) -> None:
         private.make_file(path)  # SQLite gives the log the same mode
         with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
             raw.execute("PRAGMA journal_mode = WAL")
-        sync_folder(path.parent)
+        private.sync_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise DatabaseUnavailable from error
 
@@ -57,7 +57,7 @@ def copy(template: Path, target: Path) -> bool:
         private.make_folder(target.parent)
         with template.open("rb") as source, private.open_new(target) as copied:
             shutil.copyfileobj(source, copied)
-        sync_folder(target.parent)
+        private.sync_folder(target.parent)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -73,7 +73,7 @@ def sync(path: Path) -> None:
     """
     try:
         with path.open("rb") as file:
-            os.fsync(file.fileno())
+            private.sync(file)
     except OSError as error:
         raise DatabaseUnavailable from error
 
@@ -83,7 +83,7 @@ def move(draft: Path, template: Path) -> None:
     private.make_folder(template.parent)
     # The last connection has moved the WAL into the file when it closed.
     draft.replace(template)
-    sync_folder(template.parent)
+    private.sync_folder(template.parent)
 
 
 def remove(path: Path) -> None:
@@ -106,12 +106,3 @@ def check_folder(folder: Path) -> None:
         file.write(bytes(PROBE_BYTES))
         file.flush()
         os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: syncing a new file does not sync its name."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
