@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean
+.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture faults simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -144,6 +144,11 @@ bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw d
 
 torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses, SHORT=1, SEED=
 	$(BIN)/python -m harness.torture $(if $(CHECK),--only $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
+
+faults: .venv/.dev ## Let each write, sync, rename and open fail, one after the other; OPERATION=, SHORT=1, STRIDE=25, SEED=, CALL="pwrite 17"
+	@command -v gcc >/dev/null || { echo "NOT RUN: needs gcc: apt-get install gcc libc6-dev" >&2; exit 3; }
+	$(BIN)/python -m harness.faults $(if $(OPERATION),--only "$(OPERATION)") $(if $(SHORT),--short) $(if $(STRIDE),--stride $(STRIDE)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(CALL),--call "$(CALL)") $(FAULTS)
 
 simulate: .venv/.dev ## Interleave processes by a seed, in virtual time; SECONDS=60, SEED=, FAULTS=1
 	$(BIN)/python -m harness.simulate $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \

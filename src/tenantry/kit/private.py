@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -41,13 +41,17 @@ def open_new(path: Path) -> BinaryIO:
     Raises:
         FileExistsError: It exists.
     """
-    return io.BufferedWriter(_Named(path, "xb", opener=lambda *at: os.open(*at, FILE_MODE)))
+    return io.BufferedWriter(_Named(path, "xb", opener=_create))
+
+
+def _create(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 class _Named(io.FileIO):
     """A file with errors that name it, as those of opening it do."""
 
-    def write(self, data: Any) -> int | None:
+    def write(self, data: Any) -> int:
         with naming(self.name):
             return super().write(data)
 
@@ -62,7 +66,7 @@ def naming(path: Any) -> Iterator[None]:
         raise
 
 
-def sync(file: BinaryIO) -> None:
+def sync(file: IO[Any]) -> None:
     """Make the contents of an open file durable.
 
     Raises:

@@ -1,0 +1,117 @@
+"""``python -m harness.faults.preloaded``: forks a process for each program that it is asked for.
+
+It has imported what the programs need, and compiled their statements, so that one takes tenths of
+a second. Each line of its input is a `Request`; each line of its output is an exit status.
+"""
+
+import gc
+import os
+import sys
+import tempfile
+import threading
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+
+from harness.faults import shim
+from harness.faults.shim import Failing
+
+IMPORTED = (
+    "harness.faults.posting",
+    "tenantry.cli.backups",
+    "tenantry.cli.catalog_moving",
+    "tenantry.cli.errors",
+    "tenantry.cli.migrations",
+    "tenantry.cli.printing.output",
+    "tenantry.cli.tenants",
+    "tenantry.services",
+)
+
+
+class Request(msgspec.Struct):
+    """A program to run.
+
+    Attributes:
+        arguments: Of `tenantry`; or, after `POSTING`, of `harness.faults.posting`.
+        environment: Its settings.
+        folder: Where it runs.
+        watched: The folder whose files are counted.
+        record: What is counted is there.
+        output: Where its standard output goes.
+        errors: Where its standard error goes.
+        failing: What fails, if anything.
+    """
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+    watched: str
+    record: str
+    output: str
+    errors: str
+    failing: Failing | None = None
+
+
+POSTING = "posting"
+
+
+def main() -> None:
+    """Serve requests until the input ends."""
+    for name in IMPORTED:
+        import_module(name)
+    _warm_up()
+    decoder = msgspec.json.Decoder(Request)
+    for line in sys.stdin.buffer:
+        pid = os.fork()
+        if pid == 0:
+            _run(decoder.decode(line))
+            return
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        sys.stdout.write(f"{status}\n")
+        sys.stdout.flush()
+
+
+def _warm_up() -> None:
+    """Do once what every program does first."""
+    from harness.world import Size, make_world  # noqa: PLC0415 - after the imports
+    from tenantry.cli.main import cli  # noqa: PLC0415
+
+    before, out = dict(os.environ), StringIO()
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(out), redirect_stderr(out):
+        world = make_world(Path(folder) / "warm", Size(1, 1))
+        os.environ.update(world.environment)
+        for words in (["backup", "create", "--all"], ["migrate", "all"]):
+            with suppress(SystemExit):
+                cli(words)
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    assert threading.active_count() == 1, threading.enumerate()  # a fork has one thread
+    gc.freeze()
+
+
+def _run(request: Request) -> None:
+    from tenantry.cli.main import main as tenantry  # noqa: PLC0415 - in the fork
+
+    for name, path in ((0, os.devnull), (1, request.output), (2, request.errors)):
+        flags = os.O_RDONLY if name == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        handle = os.open(path, flags)
+        os.dup2(handle, name)
+        os.close(handle)
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    arming = (request.watched, request.record, request.failing)
+    if request.arguments[0] == POSTING:
+        from harness.faults import posting  # noqa: PLC0415 - in the fork
+
+        posting.main(request.arguments[1], lambda: shim.arm(*arming))
+        return
+    sys.argv = ["tenantry", *request.arguments]
+    shim.arm(*arming)
+    tenantry()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The short version of `make faults`: a few of the calls that it lets fail."""
+
+import secrets
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.faults.operations import OPERATIONS, Operation
+from harness.faults.sweep import Choice, sweep
+
+CALLS = 1
+"""Of each kind: opens, writes, writes of pages, syncs, renames, truncations."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc builds what lets calls fail"),
+]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+def test_of_the_system_lose_nothing(
+    operation: Operation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    seed = secrets.token_hex(4)
+
+    swept = sweep(operation, tmp_path, Choice(seed, sample=CALLS))
+
+    assert swept.trials > 0
+    told = f"make faults OPERATION='{operation.name}' SHORT=1 SEED={seed}"
+    assert swept.faults == [], f"{told}\n{capsys.readouterr()}"
+
+
+def test_let_no_tenant_stay_read_only(tmp_path: Path):
+    """SQLite opens a file for reading when it cannot be opened for writing for a moment."""
+    (operation,) = (one for one in OPERATIONS if one.name == "post")
+
+    swept = sweep(operation, tmp_path, Choice("", call="open 1"))
+
+    assert swept.trials > 0
+    assert swept.errors == 0
