@@ -14,6 +14,7 @@ from harness.machine import describe
 from harness.processes import ROOT
 
 COLUMNS = ["operation, on SQLite unless it is said", "calls", "what was found", ""]
+PACKAGES = ("sqlalchemy", "alembic", "uvloop")
 SHORT_CALLS = 2
 OPERATION_SECONDS_MAX = 7_200
 TARGET = Target(
@@ -36,12 +37,12 @@ def main(arguments: Sequence[str]) -> int:
         seed_of(options),
         every=options.every,
         sample=SHORT_CALLS if options.short else None,
-        stride=options.stride,
+        stride=options.stride or 1,
         call=options.call,
     )
     found: list[Finding] = []
     with scratch("faults") as folder:
-        about = [TARGET.about(options, f"seed {choice.seed}"), *describe(folder, ())]
+        about = [TARGET.about(options, f"seed {choice.seed}"), *describe(folder, PACKAGES)]
         for operation in (one for one in OPERATIONS if one.name in chosen):
             check = partial(_check, operation, folder, choice, options.messages)
             found += find(operation.name, check, OPERATION_SECONDS_MAX)
@@ -68,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = TARGET.parser(__doc__, [one.name for one in OPERATIONS])
     parser.add_argument("--seed", help="of what is left to chance; it is printed")
     parser.add_argument("--every", action="store_true", help="each call with each of its errors")
-    parser.add_argument("--stride", type=int, default=1, help="only each so many of SQLite's pages")
+    parser.add_argument("--stride", type=int, help="only each so many of SQLite's pages")
     parser.add_argument("--call", default="", help="only this one, such as `pwrite 17`")
     parser.add_argument("--messages", action="store_true", help="list what was said")
     return parser

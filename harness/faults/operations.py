@@ -13,7 +13,7 @@ from harness.faults.programs import Outcome
 from harness.faults.stage import FAR, FAR_POSTGRES, MOVER, NEW, OWNER, SHOP, Stage
 from tenantry.db.urls import sqlite_path
 from testkit.postgres import create_database
-from testkit.raw_sql import connected, rows, tables
+from testkit.raw_sql import connected, rows, run, tables
 from testkit.revisions import AlembicFolder
 
 Check = Callable[[Stage], list[str]]
@@ -195,7 +195,15 @@ def _moving(server: str) -> Callable[[Stage], tuple[str, ...]]:
     return lambda _: ("tenant", "move", MOVER, "--to", server, "--offline")
 
 
+def _drop_notes(stage: Stage) -> None:
+    """Drop the table that no revision has made: it is not carried over to another engine."""
+    tenant = stage.tenants()[MOVER]
+    run(stage.url(tenant), "DROP TABLE note")
+    stage.contents[MOVER] = stage.content(tenant)
+
+
 def _move_away(stage: Stage) -> None:
+    _drop_notes(stage)
     stage.must("tenant", "move", MOVER, "--to", FAR_POSTGRES, "--offline")
 
 
@@ -359,6 +367,7 @@ OPERATIONS = (
     Operation(
         "move to PostgreSQL",
         _moving(FAR_POSTGRES),
+        prepare=_drop_notes,
         done=_moved_to(FAR_POSTGRES),
         is_done=_on_the_old(FAR_POSTGRES),
         needs_postgres=True,

@@ -9,12 +9,13 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from harness.faults.preloaded import POSTING
 from harness.faults.programs import Outcome, Programs
 from harness.faults.shim import Failing
 from harness.world import Size, make_world
 from tenantry.db.urls import sqlite_path
 from testkit.postgres import find_binaries
-from testkit.raw_sql import connected, rows, run
+from testkit.raw_sql import connected, rows, run, tables
 
 SHOP, MOVER, NEW = "Tenant 0", "Tenant 1", "New"
 # On two servers: both are folders; FAR_POSTGRES, if there is one, is on PostgreSQL.
@@ -24,9 +25,9 @@ OWNER = ("--owner-email", "a@example.com")
 # Side files of SQLite's.
 SIDE = ("-wal", "-shm")
 CONTENT = (
-    "SELECT id, body FROM note ORDER BY id",
-    "SELECT title FROM tenantry_post ORDER BY title",
-    "SELECT email FROM tenantry_user ORDER BY email",
+    ("note", "SELECT id, body FROM note ORDER BY id"),
+    ("tenantry_post", "SELECT title, content FROM tenantry_post ORDER BY title"),
+    ("tenantry_user", "SELECT email FROM tenantry_user ORDER BY email"),
 )
 TENANTS = "SELECT name, database_name, server_name, state, is_active, is_read_only FROM tenant"
 UNFINISHED = "SELECT kind, state FROM job WHERE state IN ('running', 'dropping')"
@@ -155,7 +156,7 @@ class Stage:
         with connected(url) as query:
             if sqlite_path(url) is not None:
                 assert query("PRAGMA integrity_check") == [("ok",)]
-            return tuple(query(one) for one in CONTENT)
+            return tuple(query(sql) if table in tables(url) else [] for table, sql in CONTENT)
 
     def faults(self, catalog: str | None = None) -> list[str]:
         """Return what is wrong with the tenants that were there at the beginning."""
@@ -238,9 +239,9 @@ def make_stage(base: Path, programs: Programs, server_url: str) -> Stage:
             "INSERT INTO note WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
             f"WHERE i < {NOTES}) SELECT i, 'some text of a note, again and again' FROM n",
         )
-    first = world.tenants[0]
-    token = f"Bearer {first.users[0].token}"
-    stage.caller.write_text(json.dumps({"x-api-key": first.api_key, "authorization": token}))
-    stage.must("posting", str(stage.caller))
+    for tenant in reversed(world.tenants):
+        token = f"Bearer {tenant.users[0].token}"
+        stage.caller.write_text(json.dumps({"x-api-key": tenant.api_key, "authorization": token}))
+        stage.must(POSTING, str(stage.caller))
     stage.contents = {name: stage.content(one) for name, one in stage.tenants().items()}
     return stage
