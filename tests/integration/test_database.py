@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -416,6 +417,21 @@ class TestFileOpenedForReading:
             await database.execute(ADD, **a_sample("stored"))
 
         assert notes(url) == {"stored"}
+
+
+class TestMovedFile:
+    def test_is_complete_without_its_log(self, tmp_path: Path):
+        """Closing the last connection does not report that the disk has failed."""
+        draft, template = tmp_path / "draft.db", tmp_path / "template.db"
+        files.create(draft)
+        with contextlib.closing(sqlite3.connect(draft)) as open_for_now:
+            open_for_now.execute("CREATE TABLE note (id INTEGER)")
+
+            with pytest.raises(DatabaseUnavailable):
+                files.move(draft, template)
+        files.move(draft, template)
+
+        assert raw_sql.tables(f"sqlite:///{template}") == {"note"}
 
 
 class TestBusyFile:

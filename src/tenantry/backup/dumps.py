@@ -306,6 +306,7 @@ def _dump_sqlite(path: Path, scratch: Path, write: Write, stop: Stop) -> Content
         copied = folder / "database"
         snapshots.copy_live(path, copied, stop)
         found = survey.survey_sqlite(copied, is_private=True)
+        files.check_complete(copied)
         with copied.open("rb") as file:
             while data := file.read(CHUNK_BYTES):
                 stop.check()

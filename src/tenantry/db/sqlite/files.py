@@ -78,10 +78,28 @@ def sync(path: Path) -> None:
         raise DatabaseUnavailable from error
 
 
+def check_complete(path: Path) -> None:
+    """Check that a database file which no connection has open is complete without its log.
+
+    The last connection moves the log into the file when it closes, and does not report a failure.
+
+    Raises:
+        DatabaseUnavailable: That failed.
+    """
+    if Path(f"{path}-wal").exists():
+        raise DatabaseUnavailable from OSError(
+            errno.EIO, "The log cannot be moved into the file", str(path)
+        )
+
+
 def move(draft: Path, template: Path) -> None:
-    """Rename *draft* to *template*, and replace the file of that name."""
+    """Rename *draft* to *template*, and replace the file of that name.
+
+    Raises:
+        DatabaseUnavailable: A part of *draft* is still in its log.
+    """
     private.make_folder(template.parent)
-    # The last connection has moved the WAL into the file when it closed.
+    check_complete(draft)
     draft.replace(template)
     private.sync_folder(template.parent)
 
