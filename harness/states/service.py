@@ -1,0 +1,78 @@
+"""The product in this process, asked over its HTTP door, for steps that are no coroutines."""
+
+import asyncio
+import json
+import time
+from contextlib import AsyncExitStack
+from io import StringIO
+from typing import Any
+
+from harness.api import ADMIN_LOGIN
+from harness.world import PASSWORD
+from tenantry.access import admins
+from tenantry.app import app_over
+from tenantry.kit import log
+from tenantry.kit.access_log import AccessLog
+from tenantry.services import open_services, system_context
+from tenantry.settings import Settings
+from testkit.asgi import Answer, ask
+
+ADMIN = "ada@example.com"
+JOB_SECONDS_MAX = 60.0
+POLL_SECONDS = 0.05
+
+
+class Service:
+    """One process of the product; `close` ends it.
+
+    Args:
+        settings: Those of a service that has never run.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        log.configure(log_format="json", level="critical")
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self._runner.run(self._open(settings))
+        login = self.ask("POST", ADMIN_LOGIN, {"email": ADMIN, "password": PASSWORD})
+        self._admin = {"authorization": f"Bearer {login.json()['data']['token']}"}
+
+    async def _open(self, settings: Settings) -> None:
+        services = await self._stack.enter_async_context(open_services(settings))
+        self._app = app_over(services, AccessLog(StringIO(), as_json=True))
+        ctx, passwords = system_context("states"), services.passwords
+        await admins.create(ctx, services.catalog, passwords, email=ADMIN, password=PASSWORD)
+
+    def close(self) -> None:
+        """End the process."""
+        self._runner.run(self._stack.aclose())
+        self._runner.close()
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
+        """Return the answer to a request; the names of *headers* have ``_`` instead of ``-``."""
+        sent = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        text = b""
+        if body is not None:
+            text = json.dumps(body).encode()
+            sent.append(("content-type", "application/json"))
+        address, _, query = path.partition("?")
+        coroutine = ask(self._app, method, address, query=query.encode(), headers=sent, body=text)
+        return self._runner.run(coroutine)
+
+    def admin(self, method: str, path: str, body: object = None) -> Answer:
+        """Return the answer to a request of an admin."""
+        return self.ask(method, path, body, **self._admin)
+
+    def job(self, path: str, body: object = None) -> Any:
+        """Queue a job, and return it when it has ended; it must succeed."""
+        queued = self.admin("POST", path, {} if body is None else body)
+        assert queued.status == 202, queued.body
+        job_id = queued.json()["data"]["id"]
+        until = time.monotonic() + JOB_SECONDS_MAX
+        while time.monotonic() < until:
+            job = self.admin("GET", f"/api/admin/jobs/{job_id}").json()["data"]
+            if job["state"] not in {"queued", "running", "dropping"}:
+                assert job["error"] is None, job
+                return job
+            self._runner.run(asyncio.sleep(POLL_SECONDS))
+        raise AssertionError(f"the job does not end: {job}")
