@@ -206,10 +206,9 @@ class Root(Group):
         except asyncio.CancelledError as error:
             raise typer.Exit(ExitStatus.INTERRUPTED) from error
         except Exception as error:
-            errors = import_module("tenantry.cli.errors")
-            if not errors.is_of_database(error):
+            if not import_module("tenantry.db.outage_errors").is_of_database(error):
                 raise
-            print_error(errors.causes.explain(error))
+            print_error(import_module("tenantry.migration.errors").explain(error))
             raise typer.Exit(ExitStatus.UNUSABLE) from error
 
 

@@ -1,10 +1,5 @@
 """The exit status of each error, and what to do about it."""
 
-import sqlite3
-
-import asyncpg
-import sqlalchemy.exc
-
 from tenantry.access.signing import WrongSecretKey
 from tenantry.backup.archive import ArchiveDamaged, ArchiveForeign
 from tenantry.backup.archives import FolderMissing
@@ -83,9 +78,3 @@ def explain(error: TenantryError) -> str:
         cause = causes.explain(error.__cause__)
         message = cause if type(error) in causes.OF_ANY_CAUSE else f"{message} {cause}"
     return " ".join(f"{message} {ADVICE.get(type(error), '')}".split())
-
-
-def is_of_database(error: Exception) -> bool:
-    """Return whether a driver has raised *error*: a database, or its disk, has failed."""
-    kinds = (sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
-    return isinstance(error, (*kinds, sqlalchemy.exc.DBAPIError))

@@ -146,6 +146,13 @@ def _is_lost_connection(error: BaseException) -> bool:
     return is_of_driver(error, "OperationalError")
 
 
+def is_of_database(error: BaseException) -> bool:
+    """Return whether a driver has raised *error*: a database, or its disk, has failed."""
+    cause = driver_error(error)
+    kinds = (sqlite3.Error, asyncpg.PostgresError, *_ASYNCPG_LOST)
+    return isinstance(cause, kinds) or is_of_driver(cause, "Error")
+
+
 def is_missing_table(error: BaseException) -> bool:
     """Return whether *error* says that a table does not exist."""
     if isinstance(error, sqlite3.OperationalError):
