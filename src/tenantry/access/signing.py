@@ -291,10 +291,10 @@ def read_secret_file(path: Path) -> str:
 def _make_secret_file(path: Path) -> None:
     # A complete file is linked to the name, so that another process never reads half a secret.
     unfinished = path.with_name(f"{path.name}.{new_id()}")
-    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    file = private.open_new(unfinished)
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(os.urandom(SECRET_FILE_BYTES).hex())
+        with file:
+            file.write(os.urandom(SECRET_FILE_BYTES).hex().encode())
             private.sync(file)
         with contextlib.suppress(FileExistsError):
             os.link(unfinished, path)

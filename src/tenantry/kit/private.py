@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -66,7 +66,7 @@ def naming(path: Any) -> Iterator[None]:
         raise
 
 
-def sync(file: IO[Any]) -> None:
+def sync(file: BinaryIO) -> None:
     """Make the contents of an open file durable.
 
     Raises:
