@@ -55,10 +55,8 @@ class Tenant:
     keys: dict[str, str | None] = field(default_factory=dict)
     sessions: dict[str, bool] = field(default_factory=dict)
     tokens: dict[str, str | None] = field(default_factory=dict)
-    server: str = NEAR
     is_active: bool = True
     is_read_only: bool = False
-    keeps_old: bool = False
 
     @property
     def path(self) -> str:
@@ -308,8 +306,13 @@ class TenantStates(RuleBasedStateMachine):
         """Move a tenant to the other server."""
         self.note("move")
         tenant = self.one(choice)
-        tenant.server = NEAR if tenant.server == FAR else FAR
-        self.service.job(f"{tenant.path}/move", {"server": tenant.server})
+        target = NEAR if self.server_of(tenant) == FAR else FAR
+        self.service.job(f"{tenant.path}/move", {"server": target})
+        assert self.server_of(tenant) == target
+
+    def server_of(self, tenant: Tenant) -> str:
+        """Return the server that a tenant is on."""
+        return str(self.service.admin("GET", tenant.path).json()["data"]["serverName"])
 
     @precondition(lambda self: self.tenants)
     @rule(choice=CHOICE)
