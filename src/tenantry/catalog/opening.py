@@ -1,6 +1,7 @@
 """Open the catalog, without Alembic: a command that only reads imports little."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
@@ -9,7 +10,9 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Unavailable, chain_of
 from tenantry.migration.schema_state import READ_VERSION
-from tenantry.settings import Settings
+
+if TYPE_CHECKING:
+    from tenantry.settings import Settings
 
 # Each file is named after its revision, and they are one line; a contract test compares this.
 HEAD = max(file.stem for file in Path(__file__).parent.glob("revisions/versions/[0-9]*.py"))[:4]
@@ -23,7 +26,7 @@ class CatalogUnreachable(DatabaseUnavailable):
     """The catalog cannot be read."""
 
 
-def open_catalog(settings: Settings, pace: Pace = PACE) -> Catalog:
+def open_catalog(settings: "Settings", pace: Pace = PACE) -> Catalog:
     """Return the catalog of the settings, without connecting to it yet."""
     return Catalog(
         settings.catalog,
@@ -45,7 +48,7 @@ async def is_at_head(catalog: Catalog) -> bool:
     return found is not None and found.version_num >= HEAD
 
 
-async def check_exists(settings: Settings, catalog: Catalog) -> None:
+async def check_exists(settings: "Settings", catalog: Catalog) -> None:
     """Check that there is a catalog: a command that only reads must not create one elsewhere.
 
     Raises:

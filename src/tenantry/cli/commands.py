@@ -1,14 +1,17 @@
 """The tree of commands: modules are imported on demand, and errors are printed in one line."""
 
 import asyncio
+import gc
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from typing import Any, TypeVar
 
 import typer
+from typer._coercion import RuntimeParam, build_runtime_param
 from typer.core import TyperCommand, TyperGroup
 
 from tenantry.cli.exit_status import ExitStatus
@@ -18,17 +21,17 @@ from tenantry.kit.text import printable
 # The last argument of a command that prints a help text.
 HELPS = (["-h"], ["--help"])
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Commands(typer.Typer):
     """A group of commands. A command can be a coroutine function."""
 
-    def command(self, *args: Any, **kwargs: Any) -> Callable[[Command], Command]:
+    def command(self, *args: Any, **kwargs: Any) -> Callable[[Function], Function]:
         """Return the decorator of a command; the arguments are those of Typer."""
-        add = super().command(*args, **kwargs)
+        add = super().command(*args, **{"cls": Command, **kwargs})
 
-        def decorate(function: Command) -> Command:
+        def decorate(function: Function) -> Function:
             add(_with_reserved_output(function))
             return function
 
@@ -71,12 +74,33 @@ def new_group(description: str = "", *, reading: Commands | None = None) -> Comm
 def with_defaults(parameters: list[Any]) -> list[Any]:
     """Return *parameters*, with False as the default of each flag without one.
 
-    Typer imports pydantic to convert None, which takes longer than the rest of a help text.
+    Typer imports pydantic to convert any value, which takes longer than the rest of a help text.
+    So a value that has its type already, as most have, is not converted.
     """
     for one in parameters:
         if getattr(one, "is_flag", False) and one.default is None:
             one.default = False
+        if (descriptor := one.type_descriptor) is not None:
+            lazy = _Conversion(descriptor.parameter_info, descriptor.annotation)
+            vars(one)["_runtime_param"] = lazy  # Typer has no public attribute for this
     return parameters
+
+
+class _Conversion(RuntimeParam):
+    """The conversion of the values of a parameter, with pydantic if one is necessary."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
+        if type(value) is self.annotation and self.parameter_info.parser is None:
+            return value
+        return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
+
+
+class Command(TyperCommand):
+    """A command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, and the option of the help text."""
+        return with_defaults(super().get_params(ctx))
 
 
 class Group(TyperGroup):
@@ -121,10 +145,15 @@ class DeferredCommand(TyperCommand):
 
         If *word* is a command that only reads, only the module of these is imported.
         """
-        _import_structlog()
-        group = import_module(self.reading).group if self.reading else None
-        if group is None or word not in {one.name for one in group.registered_commands}:
-            group = import_module(self.module).group
+        with _without("rich"):  # structlog would draw tracebacks with it; our logs have none
+            import_module("structlog")
+        with _without("pygments"):  # Mako, which Alembic imports, would colour errors with it
+            group = import_module(self.reading).group if self.reading else None
+            if group is None or word not in {one.name for one in group.registered_commands}:
+                group = import_module(self.module).group
+        if not gc.isenabled():
+            gc.freeze()  # nothing that was imported is garbage
+            gc.enable()
         command = typer.main.get_command(group)
         command.name = self.name
         return command
@@ -148,17 +177,17 @@ class DeferredCommand(TyperCommand):
         return recorded.build(self.name, recorded.read()[self.name], Group)
 
 
-def _import_structlog() -> None:
-    """Import structlog without rich, which takes longer than the rest of it.
-
-    It would draw tracebacks with rich; our logs have none.
-    """
-    if "rich" not in sys.modules:
-        sys.modules["rich"] = None  # type: ignore[assignment] # the import system's way to refuse
-        try:
-            import_module("structlog")
-        finally:
-            del sys.modules["rich"]
+@contextmanager
+def _without(package: str) -> Iterator[None]:
+    """Refuse to import an optional package, which takes longer than what would import it."""
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment] # the import system's way to refuse
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 class Root(Group):

@@ -10,11 +10,11 @@ import re
 import sqlite3
 import uuid
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.text import canonical
-from tenantry.settings import read_settings
 
 SECONDS_MAX = 1.0
 # A name with other characters needs quotes, which shells do not add: then its id is offered.
@@ -58,7 +58,7 @@ def _fetch(sql: str, *values: str) -> list[Offer]:
     rows: Sequence[Any] = ()
     # A message would be printed into the line that is completed.
     with contextlib.suppress(Exception):
-        url = read_settings().catalog
+        url = import_module("tenantry.settings").read_settings().catalog  # slow to import
         path = sqlite_path(url)
         if path is None:
             rows = asyncio.run(_fetch_postgres(url, sql, values))

@@ -12,15 +12,15 @@ from tenantry.cli import session
 from tenantry.cli.session import Reading
 from tenantry.kit.errors import NotFound
 from tenantry.kit.ids import parse_id
-from tenantry.settings import Settings
 
 if TYPE_CHECKING:
     from tenantry.services import Services
+    from tenantry.settings import Settings
 
 
 @asynccontextmanager
 async def opened_tenant(
-    id_or_name: str, settings: Settings | None = None
+    id_or_name: str, settings: "Settings | None" = None
 ) -> "AsyncIterator[tuple[Services, Tenant]]":
     """Open the services, and find a tenant.
 
@@ -34,7 +34,7 @@ async def opened_tenant(
 
 @asynccontextmanager
 async def read_tenant(
-    id_or_name: str, settings: Settings | None = None
+    id_or_name: str, settings: "Settings | None" = None
 ) -> AsyncIterator[tuple[Reading, Tenant]]:
     """Open the catalog for a command that only reads, and find a tenant.
 

@@ -1,14 +1,16 @@
 """The fleet that the commands of ``tenantry fleet`` work on: its state, its revisions, its list."""
 
 import asyncio
+import os
 import secrets
 import shlex
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tenantry.catalog.attached import BadList, Listed
 from tenantry.catalog.opening import is_at_head
@@ -24,8 +26,10 @@ from tenantry.kit.errors import Unavailable
 from tenantry.kit.text import shown
 from tenantry.migration import environment, project
 from tenantry.migration.migrator import time_limits_of
-from tenantry.settings import Settings, read_settings
 from tenantry.tenant.databases import TenantDatabases
+
+if TYPE_CHECKING:
+    from tenantry.settings import Settings
 
 STATE_DEFAULT = "tenantry-fleet.db"
 STDIN = "-"
@@ -59,29 +63,6 @@ class FleetPlace:
     source: tuple[str, str] | None = None
     has_log: bool = True
 
-    def configure(self, *, log_level: str) -> Settings:
-        """Return the settings for this fleet, and set up the logs of this process.
-
-        Raises:
-            BadSettings: A setting is invalid or unknown.
-            BadProject, BadEnvironment: There is no Alembic project, or it cannot be read.
-        """
-        folder = self.migrations or project.find_folder(Path())
-        settings = read_settings(
-            has_file=False,  # that in the working directory is of another program
-            catalog_url=self._state_url,
-            tenant_migrations=folder,
-            secret_key=secrets.token_urlsafe(32),  # nothing is encrypted
-        )
-        given = settings.model_fields_set
-        if "tenant_version_table" not in given:
-            table = environment.find_version_table(folder)
-            changed = {f"tenant_{name}": value for name, value in table.items()}
-            settings = settings.model_copy(update=changed)
-        level = settings.log_level if "log_level" in given else log_level
-        log.configure(log_format=settings.log_format, level=level)
-        return settings
-
     def command(self, name: str) -> str:
         """Return a command on this fleet, without a URL that can have a password."""
         words = ["tenantry fleet", "migrate" if name == "all" else name]
@@ -105,9 +86,9 @@ class FleetPlace:
 
         Raises:
             BadList: The list cannot be read; nothing was opened.
-            Exception: As for `configure` and `open_fleet`.
+            Exception: As for `_options` and `open_fleet`.
         """
-        options = self._options(self.configure(log_level="error" if works else "warning"))
+        options = self._options(log_level="error" if works else "warning")
         listed = await self._read()
         async with open_fleet(options, session.context(), listed, works=works) as opened:
             self._note_changes(opened)
@@ -119,10 +100,9 @@ class FleetPlace:
 
         Raises:
             StateMissing: There is none.
-            Exception: As for `configure` and `open_fleet`.
+            Exception: As for `_options` and `open_fleet`.
         """
-        settings = self.configure(log_level="warning")
-        options = self._options(settings)
+        options = self._options(log_level="warning")
         path = sqlite_path(options.state)
         if path is not None and not path.exists():
             raise StateMissing
@@ -132,9 +112,7 @@ class FleetPlace:
                 async with open_fleet(options, session.context(), [], works=False):
                     pass
             databases = TenantDatabases({})
-            yield Reading(
-                settings=settings, catalog=catalog, databases=databases, streams=options.streams
-            )
+            yield Reading(catalog=catalog, databases=databases, streams=options.streams)
         finally:
             await catalog.close()
 
@@ -142,22 +120,52 @@ class FleetPlace:
     def _state_url(self) -> str:
         return self.state if "://" in self.state else f"{SQLITE_PREFIX}{self.state}"
 
-    def _options(self, settings: Settings) -> FleetOptions:
-        folder = settings.tenant_migrations
-        assert folder is not None
-        return FleetOptions(
-            state=settings.catalog,
-            migrations=folder,
-            version_table=settings.tenant_version_table,
-            naming_convention=settings.tenant_naming_convention,
-            has_log=self.has_log,
-            concurrency=settings.migrate_concurrency,
-            limits=time_limits_of(settings),
-            patience_seconds=settings.server_patience_s,
-            driver=settings.migration_driver,
-            synchronous=settings.sqlite_synchronous,
-            rules=Rules.of(settings),
+    def _options(self, *, log_level: str) -> FleetOptions:
+        """Return what this fleet consists of, and set up the logs of this process.
+
+        Raises:
+            BadSettings: A setting is invalid or unknown.
+            BadProject, BadEnvironment: There is no Alembic project, or it cannot be read.
+        """
+        folder = self.migrations or project.find_folder(Path())
+        options = FleetOptions(state=self._state_url, migrations=folder, has_log=self.has_log)
+        settings = self._settings()
+        if settings is not None:
+            options = replace(
+                options,
+                version_table=settings.tenant_version_table,
+                naming_convention=settings.tenant_naming_convention,
+                concurrency=settings.migrate_concurrency,
+                limits=time_limits_of(settings),
+                patience_seconds=settings.server_patience_s,
+                driver=settings.migration_driver,
+                synchronous=settings.sqlite_synchronous,
+                rules=Rules.of(settings),
+            )
+        given = settings.model_fields_set if settings else set()
+        if "tenant_version_table" not in given:
+            table: dict[str, Any] = environment.find_version_table(folder)
+            options = replace(options, **table)
+        log.configure(
+            log_format=settings.log_format if settings else "auto",
+            level=settings.log_level if settings and "log_level" in given else log_level,
         )
+        return options
+
+    def _settings(self) -> "Settings | None":
+        """Return the settings; None if no variable is set, and the state is a file.
+
+        Then all have their defaults, which are those of `FleetOptions`: pydantic is not imported.
+        """
+        is_set = any(name.upper().startswith("TENANTRY_") for name in os.environ)  # noqa: TID251
+        if not is_set and self.state and "://" not in self.state:
+            return None
+        settings: Settings = import_module("tenantry.settings").read_settings(
+            has_file=False,  # that in the working directory is of another program
+            catalog_url=self._state_url,
+            secret_key=secrets.token_urlsafe(32),  # nothing is encrypted
+        )
+        return settings
 
     async def _read(self) -> list[Listed]:
         if self.source is not None:

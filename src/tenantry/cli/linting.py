@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +17,9 @@ from tenantry.migration.lint_rules import RULES, Level
 from tenantry.migration.project import find_here
 from tenantry.migration.streams import Stream
 from tenantry.schemas.lint import LintFinding, LintReport
-from tenantry.settings import Settings
+
+if TYPE_CHECKING:
+    from tenantry.settings import Settings
 
 group = new_group()
 
@@ -34,7 +36,7 @@ class Engine(StrEnum):
 
 
 def check(
-    settings: Settings, texts: Sequence[str], folder: Path | None, engines: Sequence[Engine]
+    settings: "Settings", texts: Sequence[str], folder: Path | None, engines: Sequence[Engine]
 ) -> LintReport:
     """Return the findings about the revisions that *texts* name; see `lint_revisions.choose`.
 

@@ -248,10 +248,9 @@ def continue_run(
 
     The exit status is 1 if a tenant has failed, and 4 if the run holds after another wave.
     """
-    settings = session.configure(log_level="error")
 
     async def resume() -> Found:
-        async with session.working(settings) as services:
+        async with session.working() as services:
             process.settle()
             run_id = read_id(run, MigrationRunNotFound)
             return await migrating.resume(services, run_id, wave=wave)
@@ -291,11 +290,9 @@ def _run_to_the_end(
     as_json: bool,
 ) -> None:
     """Start a run, work on it until it has ended, and print its result."""
-    # Failures are in the result.
-    settings = session.configure(log_level="error")
 
     async def migrate() -> Found:
-        async with session.working(settings) as services:
+        async with session.working() as services:
             process.settle()
             catalog = services.catalog
             return await migrating.migrate_all(

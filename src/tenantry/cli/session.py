@@ -21,13 +21,13 @@ from tenantry.kit import log
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
-from tenantry.settings import Settings, read_settings
 from tenantry.tenant.databases import TenantDatabases
 
 if TYPE_CHECKING:
     from tenantry.fleet.attached import AttachedFleet
     from tenantry.migration.streams import Streams
     from tenantry.services import Services
+    from tenantry.settings import Settings
 
 # The user who logged in to this machine; on Linux it stays the same after `sudo` and `su`.
 LOGIN_USER = Path("/proc/self/loginuid")
@@ -38,7 +38,6 @@ NO_LOGIN_USER = 2**32 - 1
 class Reading:
     """What a command that only reads needs: less than the services, which take long to import."""
 
-    settings: Settings
     catalog: Catalog
     databases: TenantDatabases
     streams: "Callable[[], Streams]"
@@ -50,9 +49,6 @@ RunServices: TypeAlias = "Services | AttachedFleet"
 
 class Place(Protocol):
     """On what the commands of a group work, if not on the service of the settings."""
-
-    def configure(self, *, log_level: str) -> Settings:
-        """Return its settings, and set up the logs."""
 
     def command(self, name: str) -> str:
         """Return the words of a command of the group."""
@@ -82,11 +78,16 @@ def starter() -> str | None:
     return None if place() is None else context().actor
 
 
-def working(settings: Settings) -> AbstractAsyncContextManager[RunServices]:
-    """Open the services for a command that works on migration runs; see `opened`."""
+def working() -> AbstractAsyncContextManager[RunServices]:
+    """Open the services for a command that works on migration runs; see `opened`.
+
+    Failures of tenants are in the result, and not in the logs.
+    """
     if (where := place()) is not None:
         return where.working(works=True)
-    opening: AbstractAsyncContextManager[Services] = _services().open_services(settings)
+    opening: AbstractAsyncContextManager[Services] = _services().open_services(
+        configure(log_level="error")
+    )
     return opening
 
 
@@ -127,7 +128,7 @@ def _user_name() -> str:
         return f"uid-{user_id}"
 
 
-def configure(*, log_level: str = "warning", **overrides: object) -> Settings:
+def configure(*, log_level: str = "warning", **overrides: object) -> "Settings":
     """Return the settings of this process, and set up its logs.
 
     Args:
@@ -137,16 +138,15 @@ def configure(*, log_level: str = "warning", **overrides: object) -> Settings:
     Raises:
         BadSettings: A setting is invalid or unknown.
     """
-    if (where := place()) is not None:
-        return where.configure(log_level=log_level)
-    settings = read_settings(**overrides)  # type: ignore[arg-type] # none is `has_file`
+    # Imported on demand: a fleet needs no settings, and pydantic takes a while.
+    settings: Settings = import_module("tenantry.settings").read_settings(**overrides)
     is_set = "log_level" in settings.model_fields_set
     log.configure(log_format=settings.log_format, level=settings.log_level if is_set else log_level)
     return settings
 
 
 def opened(
-    settings: Settings | None = None, *, changes: bool = True
+    settings: "Settings | None" = None, *, changes: bool = True
 ) -> "AbstractAsyncContextManager[Services]":
     """Open the services for a command that makes one change, or needs them to read.
 
@@ -171,7 +171,7 @@ def opened(
     return opening
 
 
-def reading(settings: Settings | None = None) -> AbstractAsyncContextManager[Reading]:
+def reading(settings: "Settings | None" = None) -> AbstractAsyncContextManager[Reading]:
     """Open the catalog for a command that only reads: it writes nothing, not even a heartbeat.
 
     So it works while the disk is full, or the catalog's server is a standby. An old catalog is
@@ -189,7 +189,7 @@ def reading(settings: Settings | None = None) -> AbstractAsyncContextManager[Rea
 
 
 @asynccontextmanager
-async def _reading(settings: Settings) -> AsyncIterator[Reading]:
+async def _reading(settings: "Settings") -> AsyncIterator[Reading]:
     catalog = open_catalog(settings)
     servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
@@ -202,7 +202,6 @@ async def _reading(settings: Settings) -> AsyncIterator[Reading]:
         await catalog.cache.check_epoch()
         await _check_secret(settings, catalog)
         yield Reading(
-            settings=settings,
             catalog=catalog,
             databases=databases,
             # Imported on demand: it reads the revisions, with Alembic.
@@ -213,7 +212,7 @@ async def _reading(settings: Settings) -> AsyncIterator[Reading]:
         await catalog.close()
 
 
-async def _check_secret(settings: Settings, catalog: Catalog) -> None:
+async def _check_secret(settings: "Settings", catalog: Catalog) -> None:
     """Check the secret key, so that a command shows a wrong one before a process has it."""
     signing = import_module("tenantry.access.signing")  # a fleet has no keys
     old = settings.secret_key_old.get_secret_value()

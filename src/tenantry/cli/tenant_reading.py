@@ -80,9 +80,10 @@ async def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None
 
 async def _show_deleted(window: Window, *, as_json: bool) -> None:
     """Print one page of the deleted tenants."""
-    async with session.reading() as opened:
+    settings = session.configure()
+    async with session.reading(settings) as opened:
         found = await deleted_tenants.page(opened.catalog, window)
-        page = DeletedTenantPage.of_deleted(found, timedelta(days=opened.settings.deleted_days))
+        page = DeletedTenantPage.of_deleted(found, timedelta(days=settings.deleted_days))
     if as_json:
         output.show_json(page)
         return

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial, update_wrapper, wraps
 from typing import Any
 
-import psycopg
-
 from tenantry.migration.guard import (
     AuthorizerReplaced,
     BackupInTransaction,
@@ -53,8 +51,8 @@ update_wrapper(SqliteConnection, sqlite3.Connection, updated=())  # a revision c
 @lru_cache
 def connection_class(driver: Any) -> Any:
     """Return the guarded class of the connections of *driver*, which is psycopg or psycopg2."""
-    if driver is psycopg:
-        return _psycopg(psycopg.Connection)
+    if driver.__name__ == "psycopg":
+        return _psycopg(driver.Connection)
     return _psycopg2(driver.extensions.connection, driver.extensions.cursor)
 
 
@@ -84,6 +82,8 @@ def _psycopg(base: Any) -> Any:
 
 def _check_unknown(guard: Guard, gen: Any) -> None:
     """Check what a cursor such as ``psycopg.ClientCursor(raw)`` sends."""
+    import psycopg  # noqa: PLC0415 - who has the connection has imported it
+
     frame = getattr(gen, "gi_frame", None)  # None for a generator in C, which sends no text
     variables = frame.f_locals if frame else {}
     cursor = variables.get("self")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
@@ -166,6 +165,8 @@ def connect_psycopg(url: str, guard: Guard, *, timeout_seconds: float) -> Any:
     Raises:
         psycopg.Error: It cannot connect.
     """
+    import psycopg  # noqa: PLC0415 - SQLite does not need it, and it is slow to import
+
     raw = connection_class(psycopg).connect(
         # A prepared statement becomes invalid with the next change of its table.
         **_parameters(url, timeout_seconds),
@@ -212,7 +213,7 @@ def connect_other(url: str, driver: str, guard: Guard, *, timeout_seconds: float
 
 def cancel(raw: Any) -> None:
     """Cancel the running statement of a connection to PostgreSQL, from another thread."""
-    if isinstance(raw, psycopg.Connection):
+    if hasattr(raw, "cancel_safe"):  # of psycopg
         raw.cancel_safe(timeout=1.0)
     elif hasattr(raw, "cancel"):
         raw.cancel()
@@ -225,7 +226,7 @@ def takes_several(raw: Any) -> bool:
 
 def take_last_result(cursor: Any) -> None:
     """Move to the result of the last command of a message; only psycopg needs this."""
-    if isinstance(cursor, psycopg.Cursor):
+    if hasattr(cursor, "set_result"):
         cursor.set_result(-1)
 
 

@@ -20,7 +20,6 @@ from tenantry.kit.ids import new_id
 from tenantry.migration import live
 from tenantry.migration.bootstrap import BOOTSTRAP_WAIT_MS, bootstrap, write_stamp
 from tenantry.migration.execution import Execution
-from tenantry.migration.execution_postgres import PostgresExecution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.lock_retries import LOCK_PAUSE_SECONDS_MAX, Inspection, LockRetries
 from tenantry.migration.run_scripts import RunScripts
@@ -272,6 +271,10 @@ class Migrator:
             return SqliteExecution(
                 path, user_table=user_table, is_attached=is_attached, lock_ms=self._limits.lock_ms
             )
+        from tenantry.migration.execution_postgres import (  # noqa: PLC0415 - psycopg is slow to import
+            PostgresExecution,
+        )
+
         return PostgresExecution(
             url,
             user_table=user_table,
