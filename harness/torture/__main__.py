@@ -12,6 +12,7 @@ from harness.finding import Finding
 from harness.machine import describe
 from harness.processes import ROOT
 from harness.torture import (
+    attached,
     broken,
     catalog,
     catalog_moves,
@@ -20,6 +21,7 @@ from harness.torture import (
     hangups,
     idle,
     kills,
+    machines,
     traffic,
 )
 from harness.torture.scale import SHORT, WHOLE
@@ -47,6 +49,8 @@ CHECKS: Mapping[str, Callable[[Trial], list[Finding]]] = {
     "catalog": catalog.check,
     "copies": copies.check,
     "moved-catalog": catalog_moves.check,
+    "fleet-kills": attached.check,
+    "fleet-machines": machines.check,
 }
 
 

@@ -1,18 +1,48 @@
 """Commands of Tenantry, each in a process that can be killed at any moment."""
 
+import ctypes
 import multiprocessing
 import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 LENGTH_SECONDS_MAX = 60
+NETWORK_NAMESPACE = 0x40000000  # CLONE_NEWNET
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["harness.torture.commands", "tenantry.cli.backups", "tenantry.cli.tenants"]
+    [
+        "harness.torture.commands",
+        "tenantry.cli.backups",
+        "tenantry.cli.fleet",
+        "tenantry.cli.tenants",
+    ]
 )
+
+
+def start_command(
+    environment: Mapping[str, str],
+    folder: Path,
+    arguments: tuple[str, ...],
+    *,
+    network: Path | None = None,
+) -> ForkServerProcess:
+    """Start a command, and return its process.
+
+    Args:
+        environment: Its settings.
+        folder: Where it runs.
+        arguments: Of `tenantry`.
+        network: The file of its network namespace; None for that of this process.
+    """
+    process = _context.Process(
+        target=_run, args=(dict(environment), str(folder), arguments, network), daemon=False
+    )
+    process.start()
+    return process
 
 
 def run_command(
@@ -30,11 +60,13 @@ def run_command(
         arguments: Of `tenantry`.
         kill_after: When it is killed, in seconds.
     """
-    process = _context.Process(
-        target=_run, args=(dict(environment), str(folder), arguments), daemon=False
-    )
-    process.start()
-    process.join(LENGTH_SECONDS_MAX if kill_after is None else kill_after)
+    process = start_command(environment, folder, arguments)
+    return end_command(process, LENGTH_SECONDS_MAX if kill_after is None else kill_after)
+
+
+def end_command(process: ForkServerProcess, seconds: float = LENGTH_SECONDS_MAX) -> int | None:
+    """Return the exit status of a process; None if it is killed, after *seconds*."""
+    process.join(seconds)
     if process.exitcode is None:
         process.kill()
         process.join()
@@ -42,10 +74,14 @@ def run_command(
     return process.exitcode
 
 
-def _run(environment: Mapping[str, str], folder: str, arguments: tuple[str, ...]) -> None:
+def _run(
+    environment: Mapping[str, str], folder: str, arguments: tuple[str, ...], network: Path | None
+) -> None:
     """Run a command of Tenantry in this process."""
     from tenantry.cli.main import cli  # noqa: PLC0415
 
+    if network is not None:
+        _enter(network)
     for name in [name for name in os.environ if name.startswith("TENANTRY_")]:
         del os.environ[name]
     os.environ.update(environment)
@@ -54,3 +90,10 @@ def _run(environment: Mapping[str, str], folder: str, arguments: tuple[str, ...]
         sys.stdout = sys.stderr = nothing
         sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
         cli(list(arguments))
+
+
+def _enter(network: Path) -> None:
+    """Move this process into a network namespace: `os.setns` is newer than our oldest Python."""
+    with network.open() as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), NETWORK_NAMESPACE):
+            raise OSError(ctypes.get_errno(), str(network))

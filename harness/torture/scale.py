@@ -23,6 +23,9 @@ class Scale:
         restarts: Of the catalog, in the middle of a run of `kill_tenants`.
         copies: Kills of backups, restores, clones, adoptions and moves, on each engine.
         catalog_moves: Kills of moves of the catalog, of a first one on each engine.
+        fleet_kills: Of `fleet migrate`, on each engine, in so many `lanes`.
+        fleet_databases: Of each of these fleets.
+        machines: Rounds of three machines that share a state, of which one is killed or cut off.
     """
 
     kills: int
@@ -40,6 +43,9 @@ class Scale:
     restarts: int
     copies: int
     catalog_moves: int
+    fleet_kills: int
+    fleet_databases: int
+    machines: int
 
 
 WHOLE = Scale(
@@ -58,6 +64,9 @@ WHOLE = Scale(
     restarts=10,
     copies=100,
     catalog_moves=100,
+    fleet_kills=150,
+    fleet_databases=16,
+    machines=50,
 )
 SHORT = Scale(
     kills=2,
@@ -75,4 +84,7 @@ SHORT = Scale(
     restarts=1,
     copies=3,
     catalog_moves=3,
+    fleet_kills=2,
+    fleet_databases=5,
+    machines=2,
 )
