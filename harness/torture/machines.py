@@ -27,6 +27,7 @@ ROUNDS_OF_A_FLEET = 10
 # Shorter and longer than the silence after which the others take over.
 CUT_SECONDS = (0.5, 9.0)
 END_SECONDS_MAX = 90.0
+KILLED, CUT_OFF, ENDED = "killed", "cut off", "ended before"
 # Of databases that the machine that was cut off has locked; and of that machine itself.
 FAILED, NOT_REACHED = 1, 3
 PROGRESS_EVERY = 5
@@ -45,6 +46,11 @@ class _Stage:
     faults: list[str] = field(default_factory=list)
 
     @property
+    def losses(self) -> int:
+        """How often a machine was killed or cut off before its command had ended."""
+        return self.hit[KILLED] + self.hit[CUT_OFF]
+
+    @property
     def chance(self) -> random.Random:
         return self.trial.chance
 
@@ -57,14 +63,14 @@ def check(trial: Trial) -> list[Finding]:
     with _stage(trial) as stage:
         fleet = _new_fleet(stage)
         # After a fault, the next rounds would find it again.
-        while stage.rounds < trial.scale.machines and not stage.faults:
+        while stage.losses < trial.scale.machines and not stage.faults:
             if stage.rounds % ROUNDS_OF_A_FLEET == 0 and stage.rounds:
                 _end(stage, fleet)
                 fleet = _new_fleet(stage)
             _round(stage, fleet)
             stage.rounds += 1
             if stage.rounds % PROGRESS_EVERY == 0:
-                say(f"fleet machines: {stage.rounds} of {trial.scale.machines}")
+                say(f"fleet machines: {stage.losses} of {trial.scale.machines}")
         _end(stage, fleet)
         return [_finding(stage)]
 
@@ -108,17 +114,17 @@ def _round(stage: _Stage, fleet: Attached) -> None:
     running = _start_all(stage, fleet)
     time.sleep(stage.chance.uniform(0, stage.length))
     if running[victim].exitcode is not None:
-        stage.hit["none: it had ended"] += 1
+        stage.hit[ENDED] += 1
         _end_all(stage, running, allowed={0})
     elif stage.cut is not None and stage.chance.random() < 0.5:
-        stage.hit["cut off"] += 1
+        stage.hit[CUT_OFF] += 1
         stage.cut.cut(victim)
         time.sleep(stage.chance.uniform(*CUT_SECONDS))
         stage.cut.heal(victim)
         _end_all(stage, [running.pop(victim)], allowed={0, FAILED, NOT_REACHED})
         _end_all(stage, running, allowed={0, FAILED})
     else:
-        stage.hit["killed"] += 1
+        stage.hit[KILLED] += 1
         killed = running.pop(victim)
         killed.kill()
         killed.join()

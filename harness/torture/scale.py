@@ -64,7 +64,7 @@ WHOLE = Scale(
     restarts=10,
     copies=100,
     catalog_moves=100,
-    fleet_kills=150,
+    fleet_kills=152,
     fleet_databases=16,
     machines=50,
 )

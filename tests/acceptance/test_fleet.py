@@ -120,7 +120,7 @@ class TestList:
 
         assert statuses(ended.data) == {"b": "success"}
 
-    def test_of_a_query_that_fails_in_the_middle_starts_nothing(self, fleet: Fleet):
+    def test_of_a_query_with_a_wrong_row_starts_nothing(self, fleet: Fleet):
         urls = fleet.add("a")
         control = fleet.make_url("control")
         with raw_sql.connected(control) as query:
@@ -133,6 +133,30 @@ class TestList:
         assert ended.status == 2
         assert "Row 2 of the list" in ended.stderr
         assert not (fleet.project.folder / "tenantry-fleet.db").exists()
+        assert not raw_sql.tables(urls["a"])
+
+    def test_of_a_query_that_fails_in_the_middle_starts_nothing(self, fleet: Fleet, engine: str):
+        """The databases that left the list would be those that were not read."""
+        urls = fleet.add("a", "b")
+        fleet("migrate", "--where", "plan=none")
+        control = fleet.make_url("control")
+        with raw_sql.connected(control) as query:
+            query("CREATE TABLE customers (name TEXT, url TEXT, n TEXT)")
+            for number, (name, url) in enumerate(urls.items()):
+                query(f"INSERT INTO customers VALUES ('{name}', '{url}', '{number}x')")
+        # It can be computed in the first row only.
+        checked = {
+            "sqlite": "CASE n WHEN '0x' THEN '' ELSE json(n) END",
+            "postgresql": "CASE n WHEN '0x' THEN '' ELSE CAST(n AS integer)::text END",
+        }[engine]
+        asked = ("--from", control, "--query", f"SELECT name, url, {checked} AS n FROM customers")
+
+        ended = fleet("migrate", *asked, has_list=False)
+        status = fleet("status", "--json", has_list=False).data
+
+        assert ended.status == 2
+        assert "The query of the list failed" in ended.stderr
+        assert (status["total"], status["suspended"]) == (2, 0)
         assert not raw_sql.tables(urls["a"])
 
     def test_adds_what_is_new_and_names_what_has_left(self, fleet: Fleet):

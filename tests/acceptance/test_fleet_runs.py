@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from testkit import raw_sql
 from testkit.programs import environment_of, running
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
-from tests.integration.engines import on_postgresql
+from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import HEAD
 
 SLOWLY = """
@@ -41,6 +42,29 @@ def add_slow(fleet: Fleet, seconds: float, number: int = 5) -> None:
     table = "slow" if number == 5 else f"slow{number}"
     text = SLOWLY.format(seconds=seconds, id=f"a{number}", down=f"a{number - 1}", table=table)
     (fleet.project.migrations / "versions" / f"a{number}_slow.py").write_text(text)
+
+
+@pytest.fixture(name="small_disk")
+def _small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a small file system; only root can."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Fill the file system of *folder*; return the file that does."""
+    filler = folder / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    return filler
 
 
 class TestPlan:
@@ -200,6 +224,67 @@ class TestBesideAlembic:
         assert version(url) == [("a5",)]
         assert raw_sql.rows(url, "SELECT count(*) FROM slow") == [(1,)]
         assert raw_sql.rows(url, "SELECT count(*) FROM customer") == [(2,)]
+
+
+class TestFullDisk:
+    """The disk under the state is full: the run says so, and nothing is half."""
+
+    @on_sqlite
+    def test_ends_the_command_with_the_name_of_the_state(self, fleet: Fleet, small_disk: Path):
+        urls, state = fleet.add("a", "b"), str(small_disk / "state.db")
+        fleet.migrate("--state", state)
+        add_slow(fleet, 0)
+        filler = fill(small_disk)
+
+        failed = fleet("migrate", "--state", state)
+        meanwhile = [version(url) for url in urls.values()]
+        filler.unlink()
+        ended = fleet.migrate("--state", state)
+
+        assert failed.status == 3
+        assert f"The state {state} cannot be used: its disk is full." in failed.stderr
+        assert meanwhile == [[(HEAD,)]] * 2
+        assert statuses(ended) == {"a": "success", "b": "success"}
+        assert raw_sql.rows(f"sqlite:///{state}", "PRAGMA integrity_check") == [("ok",)]
+
+    @on_sqlite
+    def test_ends_a_new_state_with_its_name(self, fleet: Fleet, small_disk: Path):
+        url, state = fleet.add("a")["a"], str(small_disk / "state.db")
+        filler = fill(small_disk)
+
+        failed = fleet("migrate", "--state", state)
+        filler.unlink()
+        ended = fleet.migrate("--state", state)
+
+        assert failed.status == 3
+        assert f"The state {state} cannot be used: its disk is full." in failed.stderr
+        assert statuses(ended) == {"a": "success"}
+        assert raw_sql.rows(f"sqlite:///{state}", "PRAGMA journal_mode") == [("wal",)]
+        assert version(url) == [(HEAD,)]
+
+    @on_sqlite
+    @pytest.mark.slow
+    def test_in_the_middle_of_a_run_is_waited_for(self, fleet: Fleet, small_disk: Path):
+        urls, state = fleet.add(*"abcdefgh"), str(small_disk / "state.db")
+        fleet.migrate("--state", state)
+        add_slow(fleet, 0.5)
+        arguments = ["fleet", "migrate", "--urls", "databases.txt", "--state", state]
+
+        with running(fleet.project.folder, *arguments) as program:
+            while not any("slow" in raw_sql.tables(url) for url in urls.values()):
+                time.sleep(0.05)
+            filler = fill(small_disk)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.process.wait(5)
+            filler.unlink()
+            assert program.process.wait(40) == 0, program.stderr
+        ended = fleet.migrate("--state", state)
+
+        assert statuses(ended) == dict.fromkeys(urls, "success"), program.stderr
+        for url in urls.values():
+            assert version(url) == [("a5",)]
+            assert raw_sql.rows(url, "SELECT count(*) FROM slow") == [(1,)]
+            assert raw_sql.rows(url, f"SELECT count(*) FROM {LOG}") == [(5,)]
 
 
 class TestTwoProcesses:

@@ -32,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         few=20 if short else 100,
         commands=4 if short else 12,
         looped=30 if short else 200,
+        attached=options.tenants or (30 if short else 900),
     )
     with scratch("fleet", options.scratch) as folder, ExitStack() as stack:
         machine = [

@@ -9,6 +9,7 @@ from harness import postgres
 from harness.bench.fleet.peers import alembic_project, dbmate, schemas
 from harness.driver import say
 from harness.fleet import ours
+from harness.fleet.listed import Listed, make_listed
 from harness.fleet.ours import Ours
 from harness.world import Size, make_world
 
@@ -33,6 +34,7 @@ class Plan:
         few: The number of tenants for the comparison of memory.
         commands: Tenants that are migrated with Alembic's command line.
         looped: Files that are migrated with Alembic in a loop.
+        attached: Databases on PostgreSQL that are not Tenantry's.
     """
 
     rounds: int
@@ -42,6 +44,7 @@ class Plan:
     few: int
     commands: int
     looped: int
+    attached: int
 
 
 class Yard:
@@ -79,6 +82,12 @@ class Yard:
     def on_sqlite(self) -> Ours:
         """Tenants in files."""
         return self._make("sqlite", self.plan.sqlite)
+
+    @functools.cached_property
+    def listed(self) -> Listed:
+        """Databases that are not Tenantry's."""
+        count, folder = self.plan.attached, self._folder("listed")
+        return make_listed(self.alembic, folder, count, self.server_url)
 
     @functools.cached_property
     def alembic(self) -> alembic_project.Project:

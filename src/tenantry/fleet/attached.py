@@ -6,6 +6,7 @@ alone has their passwords.
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from tenantry.catalog import attached, stored_plans
 from tenantry.catalog.attached import BadList, ListChanges, Listed
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
-from tenantry.catalog.upgrading import upgrade_catalog
+from tenantry.catalog.upgrading import CatalogUnusable, upgrade_catalog
 from tenantry.db.database import Budget
 from tenantry.db.postgres_server import PostgresServer
 from tenantry.db.servers import Server, is_generated
@@ -38,6 +39,7 @@ from tenantry.kit.metrics import Metrics
 from tenantry.kit.tasks import kept_running
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration import alembic_modules, live
+from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.streams import NO_STREAM, Stream, Streams
 from tenantry.migration.undo import USER
@@ -54,6 +56,10 @@ HOUSEKEEPING_SECONDS = 5.0
 
 class NotListed(Unavailable):
     """The list of this process does not contain the database: use the same list on each machine."""
+
+
+class StateUnusable(Unavailable):
+    """The state of the fleet cannot be used: its disk is full, or it cannot be opened."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,15 +195,15 @@ async def open_fleet(
 
     Raises:
         BadList, NotAFleet: As for `attach`, or there are too many servers.
-        CatalogUnusable: The state cannot be reached or migrated.
+        StateUnusable: The state cannot be reached or migrated, or, also later, its disk is full.
     """
     servers = _open_servers(options, listed)
     # Each dry run reads as many databases as each server migrates.
     threads = DaemonThreads(options.concurrency * (len(servers) + 2), "migrate")
-    opened = _build(options, servers, threads, pace)
+    opened, path = _build(options, servers, threads, pace), sqlite_path(options.state)
     try:
-        path = sqlite_path(options.state)
-        if path is not None and not path.exists():
+        # An empty one is left after an attempt on a full disk.
+        if path is not None and not (path.exists() and path.stat().st_size):
             await asyncio.to_thread(files.create, path)
         await upgrade_catalog(options.state, opened.migrator)
         if listed:
@@ -208,6 +214,13 @@ async def open_fleet(
             yield opened
             await opened.worker.stop()
         await opened.heartbeat.end()
+    except (CatalogUnusable, DatabaseUnavailable) as error:
+        is_full = path and shutil.disk_usage(path.parent).free < files.PROBE_BYTES
+        if not is_full and not isinstance(error, CatalogUnusable):
+            raise
+        where = "on PostgreSQL" if path is None else path  # a URL can have a password
+        reason = "its disk is full." if is_full else explain(error.__cause__ or error)
+        raise StateUnusable(f"The state {where} cannot be used: {reason}") from error
     finally:
         await opened.databases.close()
         await opened.catalog.close()

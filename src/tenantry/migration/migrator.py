@@ -271,11 +271,9 @@ class Migrator:
             return SqliteExecution(
                 path, user_table=user_table, is_attached=is_attached, lock_ms=self._limits.lock_ms
             )
-        from tenantry.migration.execution_postgres import (  # noqa: PLC0415 - psycopg is slow to import
-            PostgresExecution,
-        )
+        from tenantry.migration import execution_postgres  # noqa: PLC0415 - psycopg is slow to import
 
-        return PostgresExecution(
+        return execution_postgres.PostgresExecution(
             url,
             user_table=user_table,
             is_attached=is_attached,

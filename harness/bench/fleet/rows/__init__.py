@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from harness.bench.figures import Figure
-from harness.bench.fleet.rows import growth, memory, postgresql, processes, sqlite
+from harness.bench.fleet.rows import attached, growth, memory, postgresql, processes, sqlite
 from harness.bench.fleet.yard import Yard
 
 ROWS: Mapping[str, Callable[[Yard], list[Figure]]] = {
@@ -16,4 +16,7 @@ ROWS: Mapping[str, Callable[[Yard], list[Figure]]] = {
     "processes": processes.two_over_one,
     "memory-sqlite": memory.on_sqlite,
     "memory-postgresql": memory.on_postgresql,
+    "attached-pending": attached.pending,
+    "attached-nothing": attached.nothing,
+    "attached-start": attached.start,
 }
