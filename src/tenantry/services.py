@@ -20,7 +20,7 @@ from tenantry.access.tokens import Tokens
 from tenantry.backup.copying import Copying
 from tenantry.backup.opening import backups_of
 from tenantry.catalog import audit, jobs, outbox, password_attempts, stored_plans, tenant_counts
-from tenantry.catalog.attached import check_no_fleet
+from tenantry.catalog.attached import attach, check_no_fleet
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.opening import is_at_head, open_catalog
 from tenantry.catalog.pace import PACE, Pace
@@ -34,6 +34,7 @@ from tenantry.db.urls import sqlite_path
 from tenantry.db.write_fence import check_not_fenced
 from tenantry.fleet.adoption import Adoption
 from tenantry.fleet.approval import Rules
+from tenantry.fleet.attached import ListedFleet, open_servers
 from tenantry.fleet.deletion import Deletion
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.dry_run import Previewer
@@ -117,6 +118,7 @@ class Services:
     metrics: Metrics
     recent_errors: RecentErrors = field(default_factory=RecentErrors)
     streams: Callable[[], Streams]
+    attached: ListedFleet | None
 
     @property
     def patience_seconds(self) -> float:
@@ -126,7 +128,12 @@ class Services:
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, *, works: bool = True, changes: bool = True, pace: Pace = PACE
+    settings: Settings,
+    *,
+    works: bool = True,
+    changes: bool = True,
+    pace: Pace = PACE,
+    attached: ListedFleet | None = None,
 ) -> AsyncIterator[Services]:
     """Build the services of one process, and close them when the block ends.
 
@@ -137,16 +144,20 @@ async def open_services(
         changes: Whether it may change anything; if not, it does not even write a heartbeat, and
             the catalog can be read-only if it is at the head.
         pace: How often it reads and writes the catalog.
+        attached: The fleet of which the catalog is the state; None if it has tenants.
 
     Raises:
+        BadList, NotAFleet: As for `attach`, or the list has too many servers.
         CatalogUnusable: The catalog cannot be reached or migrated.
         NoRevisions: The user's directory has no revisions, or is not an Alembic directory.
         StateOfFleet: The catalog is the state of a fleet of attached databases.
         WrongSecretKey: The catalog was sealed with another key.
     """
     private.make_folder(settings.data_dir)
-    threads = DaemonThreads(settings.threads_max + THREADS_BESIDE, "migrate")
-    services = _build(settings, threads, pace)
+    operated = _operated(settings, attached)
+    count = sum(operated.concurrencies.values()) + settings.reads_max
+    threads = DaemonThreads(count + THREADS_BESIDE, "migrate")
+    services = _build(settings, threads, pace, operated)
     try:
         await _prepare(services, changes=changes)
         async with _background(services, pace, works=works, changes=changes):
@@ -170,9 +181,29 @@ def system_context(actor: str) -> OperationContext:
     return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
 
 
-def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
-    catalog = open_catalog(settings, pace)
-    servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
+@dataclass(frozen=True)
+class _Operated:
+    """The databases of a process: their servers, how many are migrated at a time, their streams."""
+
+    servers: Mapping[str, Server]
+    concurrencies: Mapping[str, int]
+    streams: Callable[[], Streams]
+    attached: ListedFleet | None
+
+
+def _operated(settings: Settings, attached: ListedFleet | None) -> _Operated:
+    if attached is None:
+        servers = {
+            name: open_tenant_server(settings, one) for name, one in settings.servers.items()
+        }
+        return _Operated(servers, settings.concurrencies, partial(streams_of, settings), None)
+    servers = open_servers(attached.options, attached.listed)
+    each = dict.fromkeys(servers, attached.options.concurrency)
+    return _Operated(servers, each, attached.options.streams, attached)
+
+
+def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operated) -> Services:
+    catalog, servers = open_catalog(settings, pace), operated.servers
     databases = TenantDatabases(servers)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
@@ -182,7 +213,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     heartbeat = Heartbeat(catalog, pace)
     ledger = Ledger(catalog=catalog, databases=databases, heartbeat=heartbeat)
     metrics = _metrics(catalog, servers, passwords)
-    streams = partial(streams_of, settings)
+    streams = operated.streams
     lifecycle = Lifecycle(
         catalog=catalog,
         databases=databases,
@@ -193,7 +224,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         ledger=ledger,
         streams=streams,
     )
-    most, each = settings.migrate_concurrency, settings.concurrencies
+    most, each = settings.migrate_concurrency, operated.concurrencies
     connect_seconds = settings.connect_timeout_s
     work_on = partial(Worker, concurrency=each, patience_seconds=settings.server_patience_s)
     worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics, pace=pace)
@@ -229,6 +260,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         heartbeat=heartbeat,
         metrics=metrics,
         streams=streams,
+        attached=operated.attached,
     )
 
 
@@ -243,7 +275,10 @@ async def _prepare(services: Services, *, changes: bool) -> None:
     if changes or not await is_at_head(services.catalog):
         await upgrade_catalog(settings.catalog, services.migrator)
     await services.catalog.cache.check_epoch()
-    await check_no_fleet(services.catalog)
+    if services.attached is None:
+        await check_no_fleet(services.catalog)
+    else:
+        await attach(services.catalog, system_context("start"), services.attached.listed)
     await services.signing_keys.ensure(system_context("start"))
     if changes:
         await services.heartbeat.beat()
@@ -281,9 +316,10 @@ async def _background(
         works_on += (
             services.worker.work,
             partial(_keep_house, services),
-            partial(_prune_tenants, services),
             partial(keep_reading, services.catalog, services.streams, services.metrics),
         )
+        if services.attached is None:
+            works_on.append(partial(_prune_tenants, services))
         if hooks:
             works_on.append(deliveries.work)
         if services.settings.job_concurrency:

@@ -181,7 +181,7 @@ async def bring_to_head(copying: Copying, server: Server, database_name: str) ->
 
 def engine_of(server: Server) -> str:
     """Return the engine of the databases of a tenant server."""
-    return dumps.engine_of(server.url("any"))
+    return dumps.POSTGRESQL if server.folder is None else dumps.SQLITE
 
 
 def _counted(chunks: Iterator[bytes], progress: Progress) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +37,7 @@ from tenantry.work.ledger import Ledger, reap
 group = new_group("Migrate databases that you already have, with your Alembic project.")
 
 LIST_MISSING = "Name the databases: --urls FILE, --glob PATTERN, or --from URL --query SQL."
+ADMIN_DEFAULT = "admin@example.com"
 SERVICE_ONLY = ("by", "hold_check", "max_error_rate")
 """Options that need an admin, requests, or a serving process."""
 
@@ -146,7 +148,6 @@ async def _drift(*, as_json: options.Json = False) -> None:
             templates=Templates(ledger, migrator),
             streams=services.streams,
             concurrency=services.options.concurrency,
-            only_active=True,
         )
         await check.check(session.context(), report)
         found = await drift.page(catalog, Window(1, PAGE_SIZE_MAX))
@@ -159,6 +160,25 @@ async def _drift(*, as_json: options.Json = False) -> None:
         output.show_line(f"{report.counts}.")
     if report.drifted or report.unreadable_count:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
+def _serve(
+    *,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="The port. Default: TENANTRY_PORT.")
+    ] = None,
+    email: Annotated[
+        str, typer.Option(help="The admin, who is created at the first start.")
+    ] = ADMIN_DEFAULT,
+    new_password: Annotated[
+        bool, typer.Option("--new-password", help="Replace the admin's password, and print it.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    place = session.place()
+    # Imported on demand: it imports the server.
+    serving = import_module("tenantry.cli.serving.fleet")
+    serving.serve(place, port=port, email=email, new_password=new_password, as_json=as_json)
 
 
 def _add(name: str, function: Callable[..., Any], text: str, *, has_list: bool = True) -> None:
@@ -201,6 +221,12 @@ _add(
     "Compare the schema of each database at the head with that of a new database.\n\n"
     "The new one is created on each server, migrated, and dropped. The exit status is 1 if a "
     "database has drifted, or cannot be read.",
+)
+_add(
+    "serve",
+    _serve,
+    "Serve the console of the fleet on this machine, until SIGTERM or Ctrl-C.\n\n"
+    "The first start creates an admin, and prints the password. The list is read at the start.",
 )
 _add("status", run_reading.status, "Show the number of databases at each revision.", has_list=False)
 _add("history", run_reading.history, "List the runs, the newest first.", has_list=False)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tenantry.settings import Settings
 
 STATE_DEFAULT = "tenantry-fleet.db"
+SERVER_SUFFIX = ".serve"
+"""The end of the name of the folder with the files of `tenantry fleet serve`."""
 STDIN = "-"
 # A million lines of a hundred bytes each, and more.
 LIST_CHARS_MAX = 256_000_000
@@ -63,6 +65,28 @@ class FleetPlace:
     source: tuple[str, str] | None = None
     has_log: bool = True
 
+    def configure_server(self, *, host: str, port: int | None) -> "Settings":
+        """Return the settings for a server of this fleet, and set up the logs of this process.
+
+        The secret key, which seals the keys of logins, is in a folder beside the state, unless
+        `TENANTRY_SECRET_KEY` is set. It must be set for a state on PostgreSQL.
+
+        Raises:
+            Exception: As for `options`.
+        """
+        path = sqlite_path(self._state_url)
+        data_dir = Path(f"{STATE_DEFAULT if path is None else path}{SERVER_SUFFIX}")
+        settings = self._read_settings(data_dir=data_dir, host=host, port=port)
+        options = self.options(settings)
+        self._configure_log(settings, log_level="info")
+        return settings.model_copy(
+            update={
+                "tenant_migrations": options.migrations,
+                "tenant_version_table": options.version_table,
+                "tenant_naming_convention": options.naming_convention,
+            }
+        )
+
     def command(self, name: str) -> str:
         """Return a command on this fleet, without a URL that can have a password."""
         words = ["tenantry fleet", "migrate" if name == "all" else name]
@@ -89,7 +113,7 @@ class FleetPlace:
             Exception: As for `_options` and `open_fleet`.
         """
         options = self._options(log_level="error" if works else "warning")
-        listed = await self._read()
+        listed = await self.read()
         async with open_fleet(options, session.context(), listed, works=works) as opened:
             self._note_changes(opened)
             yield opened
@@ -120,16 +144,14 @@ class FleetPlace:
     def _state_url(self) -> str:
         return self.state if "://" in self.state else f"{SQLITE_PREFIX}{self.state}"
 
-    def _options(self, *, log_level: str) -> FleetOptions:
-        """Return what this fleet consists of, and set up the logs of this process.
+    def options(self, settings: "Settings | None") -> FleetOptions:
+        """Return what this fleet consists of; without *settings*, all have their defaults.
 
         Raises:
-            BadSettings: A setting is invalid or unknown.
             BadProject, BadEnvironment: There is no Alembic project, or it cannot be read.
         """
         folder = self.migrations or project.find_folder(Path())
         options = FleetOptions(state=self._state_url, migrations=folder, has_log=self.has_log)
-        settings = self._settings()
         if settings is not None:
             options = replace(
                 options,
@@ -142,15 +164,28 @@ class FleetPlace:
                 synchronous=settings.sqlite_synchronous,
                 rules=Rules.of(settings),
             )
-        given = settings.model_fields_set if settings else set()
-        if "tenant_version_table" not in given:
+        if settings is None or "tenant_version_table" not in settings.model_fields_set:
             table: dict[str, Any] = environment.find_version_table(folder)
             options = replace(options, **table)
+        return options
+
+    def _options(self, *, log_level: str) -> FleetOptions:
+        """Return what this fleet consists of, and set up the logs of this process.
+
+        Raises:
+            BadSettings: A setting is invalid or unknown.
+            Exception: As for `options`.
+        """
+        settings = self._settings()
+        self._configure_log(settings, log_level=log_level)
+        return self.options(settings)
+
+    def _configure_log(self, settings: "Settings | None", *, log_level: str) -> None:
+        is_set = settings is not None and "log_level" in settings.model_fields_set
         log.configure(
             log_format=settings.log_format if settings else "auto",
-            level=settings.log_level if settings and "log_level" in given else log_level,
+            level=settings.log_level if settings and is_set else log_level,
         )
-        return options
 
     def _settings(self) -> "Settings | None":
         """Return the settings; None if no variable is set, and the state is a file.
@@ -160,14 +195,22 @@ class FleetPlace:
         is_set = any(name.upper().startswith("TENANTRY_") for name in os.environ)  # noqa: TID251
         if not is_set and self.state and "://" not in self.state:
             return None
+        return self._read_settings(secret_key=secrets.token_urlsafe(32))  # nothing is encrypted
+
+    def _read_settings(self, **overrides: object) -> "Settings":
         settings: Settings = import_module("tenantry.settings").read_settings(
             has_file=False,  # that in the working directory is of another program
             catalog_url=self._state_url,
-            secret_key=secrets.token_urlsafe(32),  # nothing is encrypted
+            **overrides,
         )
         return settings
 
-    async def _read(self) -> list[Listed]:
+    async def read(self) -> list[Listed]:
+        """Return the databases of the list; none if the command has no list.
+
+        Raises:
+            BadList: It cannot be read, or breaks a rule.
+        """
         if self.source is not None:
             return await database_list.of_query(*self.source)
         if self.pattern is not None:

@@ -7,7 +7,7 @@ door uses neither credentials nor databases.
 
 from starlette.types import Scope, Send
 
-from tenantry.console.files import PAGES, PREFIX, START, File, find, read_files
+from tenantry.console.files import CONSOLES, FLEET, PAGES, PREFIX, START, File, find, read_files
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.ids import new_request_id
@@ -51,7 +51,8 @@ NOT_TAKEN_HEADERS: Headers = [
 class Console:
     """Serves the console's files."""
 
-    def __init__(self, access_log: AccessLog, metrics: Metrics) -> None:
+    def __init__(self, access_log: AccessLog, metrics: Metrics, *, is_fleet: bool = False) -> None:
+        self._is_fleet = is_fleet
         self._access_log = access_log
         self._metrics = metrics
         read_files()
@@ -61,6 +62,8 @@ class Console:
         path = scope["raw_path"].decode("latin-1")
         if not path.startswith(PREFIX) and path not in PAGES:
             return False
+        if self._is_fleet and path in CONSOLES:
+            path = FLEET
         file, is_kept = find(path)
         # For an API client there is nothing at the root; a browser gets links.
         if file is None or (path == START and not accepts_html(scope["headers"])):

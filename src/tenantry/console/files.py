@@ -24,6 +24,9 @@ PAGES = {
     "/console/": "index.html",
     "/docs": "docs.html",
 }
+FLEET = f"{PREFIX}fleet.html"
+"""The page of the console over a fleet of databases: `index.html` with an attribute."""
+CONSOLES = (*(path for path, name in PAGES.items() if name == "index.html"), f"{PREFIX}index.html")
 VERSION_CHARS = 16
 VERSIONED = re.compile(rf"{PREFIX}([0-9a-f]{{{VERSION_CHARS}}})/([^/]+)")
 MEDIA_TYPES = {
@@ -62,6 +65,8 @@ def read_files() -> Mapping[str, File]:
     """Return the files of the console, by the path of the request."""
     found = {one.name: _read(one.name, one.read_bytes()) for one in _sorted_files()}
     pages = {path: found[name] for path, name in PAGES.items()}
+    index = files(__package__).joinpath(FOLDER, "index.html").read_bytes()
+    pages[FLEET] = _read(FLEET, index.replace(b"<html", b"<html data-fleet", 1))
     return {**{PREFIX + name: file for name, file in found.items()}, **pages}
 
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from tenantry.catalog import attached, stored_plans
 from tenantry.catalog.attached import BadList, ListChanges, Listed
@@ -26,7 +26,7 @@ from tenantry.db.servers import Server, is_generated
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite import files
 from tenantry.db.sqlite_folder import SqliteFolder
-from tenantry.db.urls import sqlite_path
+from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.fleet.approval import Rules
 from tenantry.fleet.database_list import FILES, servers_of
 from tenantry.fleet.dry_run import Previewer
@@ -60,6 +60,10 @@ class NotListed(Unavailable):
 
 class StateUnusable(Unavailable):
     """The state of the fleet cannot be used: its disk is full, or it cannot be opened."""
+
+
+class NotOpened(Unavailable):
+    """Attached databases are migrated and compared, and not opened for requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +103,19 @@ class FleetOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListedFleet:
+    """The fleet of a process that serves its console.
+
+    Attributes:
+        options: What it consists of.
+        listed: Its databases.
+    """
+
+    options: FleetOptions
+    listed: Sequence[Listed]
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttachedFleet:
     """What works on a fleet in one process. Its members are those of `services.Services`."""
 
@@ -130,6 +147,11 @@ class _AttachedServer(PostgresServer):
         """Return the URL of a database, with its password."""
         return super().url(name) if is_generated(name) else _url_in(self._urls, name)
 
+    def open(self, name: str) -> Never:
+        """Raise `NotOpened`."""
+        del name
+        raise NotOpened
+
 
 class _AttachedFiles(SqliteFolder):
     """SQLite files anywhere: an error is of one file, and not of all."""
@@ -137,22 +159,30 @@ class _AttachedFiles(SqliteFolder):
     def __init__(self, urls: Mapping[str, str]) -> None:
         super().__init__(Path(), Budget(1), synchronous="FULL")
         self._urls = urls
+        self._folders: dict[str, Path] = {}
 
     def url(self, name: str) -> str:
         """Return the URL of a file."""
-        return super().url(name) if is_generated(name) else _url_in(self._urls, name)
+        if not is_generated(name):
+            return _url_in(self._urls, name)
+        return f"{SQLITE_PREFIX}{self._folders.get(name, self.folder) / name}.db"
+
+    def open(self, name: str) -> Never:
+        """Raise `NotOpened`: for requests, a file gets another journal mode."""
+        del name
+        raise NotOpened
 
     async def create(self, name: str) -> None:
         """Create the empty database *name* in a new folder for temporary files."""
-        self.folder = await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix="tenantry-")))
+        made = await asyncio.to_thread(tempfile.mkdtemp, prefix="tenantry-")
+        self._folders[name] = Path(made)
         await super().create(name)
 
     async def drop(self, name: str) -> None:
         """Drop the database *name*, and the folder that was created for it."""
         await super().drop(name)
-        with contextlib.suppress(OSError):  # there is none, or it is not empty
-            for folder in self.path(name).parents[:3]:  # see `SqliteFolder.path`
-                await asyncio.to_thread(folder.rmdir)
+        if (folder := self._folders.pop(name, None)) is not None:
+            await asyncio.to_thread(folder.rmdir)
 
     async def probe(self) -> None:
         """Do nothing: there is no server."""
@@ -197,7 +227,7 @@ async def open_fleet(
         BadList, NotAFleet: As for `attach`, or there are too many servers.
         StateUnusable: The state cannot be reached or migrated, or, also later, its disk is full.
     """
-    servers = _open_servers(options, listed)
+    servers = open_servers(options, listed)
     # Each dry run reads as many databases as each server migrates.
     threads = DaemonThreads(options.concurrency * (len(servers) + 2), "migrate")
     opened, path = _build(options, servers, threads, pace), sqlite_path(options.state)
@@ -227,7 +257,12 @@ async def open_fleet(
         threads.shutdown()
 
 
-def _open_servers(options: FleetOptions, listed: Sequence[Listed]) -> dict[str, Server]:
+def open_servers(options: FleetOptions, listed: Sequence[Listed]) -> dict[str, Server]:
+    """Return the servers of the databases in a list, by name.
+
+    Raises:
+        BadList: There are too many.
+    """
     urls = servers_of(listed)
     if len(urls) > SERVERS_MAX:
         raise BadList(f"The databases of a list can be on at most {SERVERS_MAX} servers.")

@@ -92,7 +92,6 @@ class DriftCheck:
     Attributes:
         templates: Makes the new database on each server.
         concurrency: How many databases are read concurrently.
-        only_active: Whether suspended tenants are left out.
     """
 
     catalog: Catalog
@@ -101,7 +100,6 @@ class DriftCheck:
     templates: Templates
     streams: Callable[[], Streams]
     concurrency: int
-    only_active: bool = False
 
     async def check(
         self,
@@ -125,7 +123,8 @@ class DriftCheck:
         expected: dict[str, Expected] = {}
         page = [only] if only else await self._after(None, where)
         while page:
-            some = [one for one in page if one.is_active or not self.only_active]
+            # An attached database that has left the list has no URL.
+            some = [one for one in page if one.is_active or not streams.is_attached]
             at_head = [one for one in some if one.schema_revision == head]
             report.not_at_head += len(some) - len(at_head)
             for name in {one.server_name for one in at_head} - expected.keys():

@@ -149,6 +149,8 @@ class Fleet:
         options.check()
         if options.hold == CHECK and not self._has_check:
             raise BadRunOptions("`hold` needs a check: the operator sets TENANTRY_WAVE_CHECK.")
+        if options.max_error_rate is not None and self._streams().is_attached:
+            raise BadRunOptions("`maxErrorRate` is of requests, which attached databases have not.")
 
     async def _plan(self, ctx: OperationContext, draft: RunDraft, triggered_by: str) -> int:
         run_id, options = draft.run_id, draft.options

@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from tenantry.fleet.worker import Worker
 from tenantry.kit import private, process
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import Metrics
-from tenantry.services import open_services
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 
 LOCK_FILE = "serve.lock"
@@ -53,6 +53,7 @@ _log = structlog.get_logger(__name__)
 
 
 Publish = Callable[[Metrics], AbstractContextManager[None]]
+Opening = Callable[[Settings], AbstractAsyncContextManager[Services]]
 Announce = Callable[[bool], None]
 """Called when the server accepts requests, with whether there is an admin."""
 
@@ -102,6 +103,7 @@ def serve(
     on_answering: Announce,
     grace_seconds: int = GRACE_SECONDS,
     publish: Publish | None = None,
+    opening: Opening = open_services,
 ) -> signal.Signals | None:
     """Serve on *sockets* until a signal arrives; return the signal.
 
@@ -114,13 +116,16 @@ def serve(
         on_answering: See `Announce`.
         grace_seconds: How long active requests may continue after the signal.
         publish: Publishes the metrics while requests are served; `serving_metrics` by default.
+        opening: Opens the services.
 
     Raises:
         AddressUnusable: Another process began to listen on the address first.
         CatalogUnusable, WrongSecretKey: As for `open_services`.
     """
     publish = publish or (lambda metrics: serving_metrics(settings, metrics.registry))
-    return process.run(_serve(settings, sockets, on_answering, grace_seconds, publish))
+    return process.run(
+        _serve(settings, sockets, on_answering, grace_seconds, publish, opening=opening)
+    )
 
 
 @contextmanager
@@ -200,6 +205,8 @@ async def _serve(
     on_answering: Announce,
     grace_seconds: int,
     publish: Publish,
+    *,
+    opening: Opening,
 ) -> signal.Signals | None:
     logging.getLogger("uvicorn.error").addFilter(is_logged)
     server: _Server | None = None
@@ -209,7 +216,7 @@ async def _serve(
             server.begin_to_stop()
 
     with signals.handled(begin_to_stop) as stop:
-        async with open_services(settings) as services:
+        async with opening(settings) as services:
             access_log = open_access_log(settings)
             app = app_over(services, access_log)
             process.settle()

@@ -2,6 +2,7 @@
 
 import { logIn } from "./api.js";
 import { all, byId, el, fill } from "./dom.js";
+import { isFleet } from "./format.js";
 import { field, form, input } from "./forms.js";
 import { connectionNote, header, skip } from "./frame.js";
 import { brand } from "./icons.js";
@@ -14,30 +15,34 @@ import { applyTheme } from "./theme.js";
 import { complain, failure, notice, skeleton, speak } from "./widgets.js";
 
 // A view is loaded when it is first shown: `view({params, query, signal})` of its module.
+const TENANTS = isFleet ? "Databases" : "Tenants";
+const NOT_OF_FLEET = ["/tenants/new", "/backups", "#/backups"];
+const isShown = (path) => !isFleet || !NOT_OF_FLEET.includes(path);
 /** @type {Route[]} */
-const ROUTES = [
+const EVERY_ROUTE = [
   ["/fleet", () => import("./fleet.js"), "Fleet"],
   ["/runs", () => import("./runs.js"), "Runs"],
   ["/runs/plan", () => import("./plan.js"), "Runs"],
   ["/runs/:id", () => import("./run.js"), "Runs"],
-  ["/tenants", () => import("./tenants.js"), "Tenants"],
-  ["/tenants/new", () => import("./new_tenant.js"), "Tenants"],
-  ["/tenants/:id", () => import("./tenant.js"), "Tenants"],
+  ["/tenants", () => import("./tenants.js"), TENANTS],
+  ["/tenants/new", () => import("./new_tenant.js"), TENANTS],
+  ["/tenants/:id", () => import("./tenant.js"), TENANTS],
   ["/backups", () => import("./backups.js"), "Backups"],
   ["/admins", () => import("./admins.js"), "Admins"],
   ["/audit", () => import("./audit.js"), "Audit log"],
   ["/health", () => import("./health.js"), "Health"],
 ];
+const ROUTES = EVERY_ROUTE.filter(([path]) => isShown(path));
 const NAVIGATION = [
   ["Fleet", "#/fleet", "fleet"],
   ["Runs", "#/runs", "runs"],
-  ["Tenants", "#/tenants", "tenants"],
+  [TENANTS, "#/tenants", "tenants"],
   ["Backups", "#/backups", "backups"],
   ["Admins", "#/admins", "admins"],
   ["Audit log", "#/audit", "audit"],
   ["Health", "#/health", "health"],
   ["API", "/docs", "docs"],
-];
+].filter(([, href]) => isShown(href));
 const NAME = "Tenantry";
 const SKELETON_AFTER_MS = 150;
 const SKELETON_INSTEAD_AFTER_MS = 2000;

@@ -3,7 +3,7 @@
 import { BACKUPS, send, TENANTS } from "./api.js";
 import { chooser } from "./choosing.js";
 import { confirm } from "./dialogs.js";
-import { plural } from "./format.js";
+import { isFleet, plural } from "./format.js";
 import { labelMany } from "./labels.js";
 import { go } from "./router.js";
 import { planOf } from "./selection.js";
@@ -23,7 +23,7 @@ export function tenantChooser(options = {}) {
     return changed?.();
   };
   const made = chooser({
-    noun: "tenant",
+    noun: isFleet ? "database" : "tenant",
     keyOf: idOf,
     nameOf,
     every,
@@ -33,7 +33,7 @@ export function tenantChooser(options = {}) {
       ["Label…", (ids) => labelMany(ids, changedAll)],
       ["Suspend…", (ids) => suspend(ids, changedAll)],
       ["Activate", (ids) => setActive(ids, true, changedAll)],
-    ],
+    ].slice(0, isFleet ? 1 : undefined),
   });
   return made;
 }

@@ -2,6 +2,9 @@
 
 import { lastKnown } from "./connection.js";
 
+/** Whether this is the console of a fleet of databases, which have no users, keys and copies. */
+export const isFleet = document.documentElement.dataset.fleet !== undefined;
+
 const CLOCK = "tenantry.clock"; // of the tab: a reload begins with what is known
 let offsetMs = Number(sessionStorage.getItem(CLOCK) ?? 0);
 
@@ -25,7 +28,8 @@ export function count(number) {
 
 /** "1 tenant", "12,345 tenants" */
 export function plural(number, noun, many = `${noun}s`) {
-  return `${count(number)} ${number === 1 ? noun : many}`;
+  const named = number === 1 ? noun : many;
+  return `${count(number)} ${isFleet ? named.replace("tenant", "database") : named}`;
 }
 
 /** "850 B", "4.2 MB", "1.3 GB" of a number of bytes. */

@@ -2,7 +2,7 @@
 
 import { get, HEALTH } from "./api.js";
 import { el, fill } from "./dom.js";
-import { count, distance } from "./format.js";
+import { count, distance, isFleet } from "./format.js";
 import { moveAll } from "./moves.js";
 import { badge } from "./states.js";
 import { table } from "./table.js";
@@ -145,7 +145,7 @@ function draw(body, health, targets, isReady) {
     ),
     section(
       "Tenant servers",
-      { actions: servers.length > 1 && move },
+      { actions: servers.length > 1 && !isFleet && move },
       table("Tenant servers", SERVERS, servers, "None."),
     ),
     section(

@@ -2,7 +2,7 @@
 
 import { BACKUPS, get } from "./api.js";
 import { el, fill } from "./dom.js";
-import { count, localTime, plural } from "./format.js";
+import { count, isFleet, localTime, plural } from "./format.js";
 import { lastRun, runChanges, serviceHealth } from "./run_bar.js";
 import { badge } from "./states.js";
 import { hint, linkButton, tenantLink, time } from "./widgets.js";
@@ -28,13 +28,15 @@ export function homePanels(signal) {
 
   function redraw() {
     if (now !== null) {
-      fill(element, [pending(now), last(), failures(now, tenants), backup(backups), workers()]);
+      fill(element, [pending(now), last(), failures(now, tenants), isFleet ? null : backup(backups), workers()]);
     }
   }
 
-  readBackups();
-  const timer = setInterval(readBackups, BACKUPS_EVERY_MS);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  if (!isFleet) {
+    readBackups();
+    const timer = setInterval(readBackups, BACKUPS_EVERY_MS);
+    signal.addEventListener("abort", () => clearInterval(timer));
+  }
   runChanges.addEventListener("change", redraw, { signal });
   return {
     element,

@@ -3,13 +3,13 @@
 import { get, RUNS, latestOf, TENANTS } from "./api.js";
 import { dialog } from "./dialogs.js";
 import { all, el, fill, onPause } from "./dom.js";
-import { localTime } from "./format.js";
+import { isFleet, localTime } from "./format.js";
 
 const FOUND_MAX = 8;
 const ACTIONS = [
   ["Plan a run", "#/runs/plan"],
   ["New tenant", "#/tenants/new"],
-];
+].filter(([, href]) => !isFleet || href === "#/runs/plan");
 
 /** Show the palette; a choice goes to its address. */
 export function view(pages, { go, signal }) {
@@ -80,7 +80,7 @@ export function view(pages, { go, signal }) {
         );
         entries = [
           ...matches,
-          ...tenants.items.map((one) => [one.name, `#/tenants/${one.id}`, "Tenant"]),
+          ...tenants.items.map((one) => [one.name, `#/tenants/${one.id}`, isFleet ? "Database" : "Tenant"]),
           ...found
             .slice(0, FOUND_MAX)
             .map((run) => [run.label ?? localTime(run.startedAt), `#/runs/${run.id}`, "Run"]),

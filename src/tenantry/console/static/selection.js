@@ -3,7 +3,7 @@
 
 import { get, HISTORY, latestOf, RUNS, SCHEMA_STATUS, TENANTS } from "./api.js";
 import { el, fill } from "./dom.js";
-import { plural } from "./format.js";
+import { isFleet, plural } from "./format.js";
 import { keepQuery } from "./router.js";
 import { whereField } from "./where.js";
 
@@ -116,6 +116,9 @@ async function retryOfRun(retryOf, cause, signal) {
 function obstacleOf({ name, isActive, isReadOnly }) {
   if (isActive && !isReadOnly) {
     return null;
+  }
+  if (isFleet) {
+    return `${name} is not in the list of databases, and migration runs skip it.`;
   }
   const [state, remedy] = isActive
     ? ["read-only", "Make it writable"]

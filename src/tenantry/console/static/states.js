@@ -1,7 +1,7 @@
 // The states of tenants and runs, each with a shape, a colour and a word.
 
 import { el } from "./dom.js";
-import { count } from "./format.js";
+import { count, isFleet } from "./format.js";
 
 /** The word of each state. */
 export const STATES = {
@@ -10,7 +10,7 @@ export const STATES = {
   failing: "failing",
   drifted: "drifted",
   unknown: "unknown",
-  suspended: "suspended",
+  suspended: isFleet ? "not in the list" : "suspended",
   readonly: "read-only",
   moving: "migrating",
   success: "succeeded",

@@ -6,6 +6,7 @@ import { ask, confirm, confirmByName } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { check, driftOf } from "./drift.js";
 import { choices, field, form, input } from "./forms.js";
+import { isFleet } from "./format.js";
 import { jobs } from "./jobs.js";
 import { chips, editLabels } from "./labels.js";
 import { menu } from "./menu.js";
@@ -17,6 +18,8 @@ import { migrations } from "./tenant_migrations.js";
 import { overview } from "./tenant_overview.js";
 import { users } from "./users.js";
 import { announce, cut, facts, linkButton, section, shortId, time } from "./widgets.js";
+
+const MIGRATE = isFleet ? "Migrate this database" : "Migrate this tenant";
 
 /** Show one tenant. */
 export async function view({ params, signal }) {
@@ -32,9 +35,9 @@ export async function view({ params, signal }) {
   };
   const reread = async () => draw(await get(path, { signal }));
   const copies = jobs({ signal, tenantId: params.id, ended: reread });
-  const seen = overview(path, signal);
+  const seen = isFleet ? { sizeOf: () => null } : overview(path, signal);
   const draw = (now) => {
-    const copying = copyActions(now, path, copies.first, seen.sizeOf);
+    const copying = isFleet ? [] : copyActions(now, path, copies.first, seen.sizeOf);
     const checking = () => check(`${path}/drift/check`, signal, reread);
     const actions = [...copying, { text: "Check for drift", press: checking }];
     const differences = driftOf(path, now.driftedAt, signal);
@@ -44,12 +47,18 @@ export async function view({ params, signal }) {
   return [
     top,
     migrations(path, status, signal),
+    ...(isFleet ? [] : ofTenant(found, path, seen, change, signal)),
+    copies.element,
+  ];
+}
+
+function ofTenant(found, path, seen, change, signal) {
+  return [
     seen.posts,
     users(path, signal),
     apiKeys(path, signal),
     mcpTokens(path, signal),
     modules(found, change),
-    copies.element,
   ];
 }
 
@@ -64,9 +73,9 @@ function head(now, status, path, change, actions) {
     el(
       "div",
       { class: "actions" },
-      now.isActive && !now.isReadOnly && linkButton(plan, "Migrate this tenant", "primary"),
+      now.isActive && !now.isReadOnly && linkButton(plan, MIGRATE, "primary"),
       now.isActive && now.isReadOnly && readOnly(),
-      menu(`Actions for ${now.name}`, [
+      menu(`Actions for ${now.name}`, isFleet ? actions : [
         { text: "Rename…", press: () => rename(now, change) },
         { text: "Labels…", press: () => editLabels(path, change) },
         ...actions,
@@ -89,7 +98,7 @@ function readOnly() {
     el(
       "button",
       { type: "button", class: "primary", disabled: true, "aria-describedby": id },
-      "Migrate this tenant",
+      MIGRATE,
     ),
   ];
 }

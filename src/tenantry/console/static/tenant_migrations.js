@@ -2,9 +2,9 @@
 
 import { get } from "./api.js";
 import { el, fill } from "./dom.js";
-import { shortened } from "./format.js";
+import { isFleet, shortened } from "./format.js";
 import { table } from "./table.js";
-import { loadInto, section, skeleton, time, unreadable } from "./widgets.js";
+import { hint, loadInto, section, skeleton, time, unreadable } from "./widgets.js";
 
 const LOG = [
   { title: "Revision", kind: "code", by: "revision", cell: (one) => one.revision },
@@ -23,7 +23,8 @@ export function migrations(path, status, signal) {
   const body = el("div", { class: "stack" }, skeleton());
   loadInto(body, signal, async () => {
     const { items, failure } = await get(`${path}/migrations`, { signal });
-    const shown = items === null ? unreadable() : logOf(items, status.head);
+    const unread = isFleet ? hint("Each run shows what it has applied.") : unreadable();
+    const shown = items === null ? unread : logOf(items, status.head);
     fill(body, failure !== null && lastFailure(failure), shown);
   });
   return section("Migrations", {}, body);

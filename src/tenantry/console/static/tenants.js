@@ -6,6 +6,7 @@ import { deletedTenants } from "./deleted_tenants.js";
 import { el, fill, onPause } from "./dom.js";
 import { field, input, select } from "./forms.js";
 import { chips } from "./labels.js";
+import { isFleet } from "./format.js";
 import { listing } from "./listing.js";
 import { badge, stateOf } from "./states.js";
 import { whereField } from "./where.js";
@@ -34,7 +35,6 @@ const STATES = [
 
 /** Show the tenants. The filters and the page are kept in the address. */
 export async function view({ query, signal }) {
-  const deleted = deletedTenants(signal);
   const status = await get(SCHEMA_STATUS, { signal });
   const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   const choice = tenantChooser({
@@ -90,10 +90,12 @@ export async function view({ query, signal }) {
     field("Revision", revision),
   ];
   return [
-    heading("Tenants", linkButton("#/tenants/new", "New tenant", "primary")),
+    isFleet
+      ? heading("Databases")
+      : heading("Tenants", linkButton("#/tenants/new", "New tenant", "primary")),
     el("div", { class: "stack" }, el("search", { class: "toolbar" }, controls), plan, choice.bar),
     list.results,
-    deleted,
+    !isFleet && deletedTenants(signal),
   ];
 }
 

@@ -1,0 +1,63 @@
+"""The endpoints over a fleet of attached databases: those of runs, and of the service."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from tenantry.api.endpoints import Endpoint
+from tenantry.api.routes import (
+    admin_auth,
+    admins,
+    audit_logs,
+    drift,
+    hooks,
+    jobs,
+    migration_runs,
+    migrations,
+    plans,
+    service,
+    tenants,
+)
+from tenantry.kit.errors import NotFound
+
+_SERVED = [
+    *(
+        one
+        for module in (
+            service,
+            admin_auth,
+            admins,
+            migrations,
+            migration_runs,
+            plans,
+            drift,
+            hooks,
+            jobs,
+        )
+        for one in vars(module).values()
+        if isinstance(one, Endpoint)
+    ),
+    audit_logs.list_audit,
+    audit_logs.export_audit,
+    tenants.list_tenants,
+    tenants.show_map,
+    tenants.show_tenant,
+    tenants.list_migrations,
+]
+
+
+class NotForDatabases(NotFound):
+    """Databases of a fleet have no users, keys, posts and copies here; their list decides the rest."""
+
+
+async def _refuse(*_arguments: Any, **_parameters: Any) -> None:
+    raise NotForDatabases
+
+
+def over_databases(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    """Return *endpoints*, of which those that need tenants raise `NotForDatabases`."""
+    served = {(one.method, one.path) for one in _SERVED}
+    return [
+        one if (one.method, one.path) in served else replace(one, handler=_refuse, version=None)
+        for one in endpoints
+    ]

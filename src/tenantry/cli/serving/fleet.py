@@ -1,0 +1,108 @@
+"""``tenantry fleet serve``: the console over the databases of a fleet, for this machine alone."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+
+import structlog
+import typer
+
+from tenantry.access import admins
+from tenantry.access.emails import canonical_email
+from tenantry.catalog import admins as catalog_admins
+from tenantry.catalog.admins import AdminNotFound
+from tenantry.cli import session
+from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.fleet_place import FleetPlace
+from tenantry.cli.passwords import generate_password
+from tenantry.cli.printing import output
+from tenantry.cli.serving import server
+from tenantry.db.urls import sqlite_path
+from tenantry.fleet.attached import ListedFleet
+from tenantry.schemas.base import Schema
+from tenantry.services import Services, open_services
+from tenantry.settings import Settings
+
+LOOPBACK = "127.0.0.1"
+
+_log = structlog.get_logger(__name__)
+
+
+class ServingFleet(Schema, frozen=True):
+    """The console of a fleet.
+
+    Attributes:
+        url: Where it is.
+        email: The admin to whom the password was given; null if none was.
+        password: A new password, which is printed once; null if the admin keeps the old one.
+    """
+
+    url: str
+    email: str | None
+    password: str | None
+
+
+def serve(
+    place: FleetPlace, *, port: int | None, email: str, new_password: bool, as_json: bool
+) -> None:
+    """Serve the console of a fleet until SIGTERM or Ctrl-C; see ``tenantry fleet serve``.
+
+    Raises:
+        AdminNotFound: A new password is for an admin who does not exist.
+        Exception: As for `FleetPlace.working`, and as for `server.serve`.
+    """
+    settings = place.configure_server(host=LOOPBACK, port=port)
+    attached = ListedFleet(options=place.options(settings), listed=asyncio.run(place.read()))
+    issued: list[str] = []
+
+    @asynccontextmanager
+    async def opening(settings: Settings) -> AsyncIterator[Services]:
+        async with open_services(settings, attached=attached) as services:
+            password = await _password(services, email, is_new=new_password)
+            issued.extend([password] if password else [])
+            yield services
+
+    def announce(_has_admin: bool) -> None:  # noqa: FBT001 - the only argument of a callback
+        url = f"{settings.local_url}/console"
+        if as_json:
+            output.show_json(ServingFleet(url, email if issued else None, *(issued or [None])))
+        else:
+            output.show_line(f"The console of the fleet: {url}")
+            if issued:
+                output.show_line(f"Sign in as {email} with the password {issued[0]}")
+                output.note("The password is stored as a hash, and is not shown again.")
+        _log.info("serving", url=url)
+
+    is_file = sqlite_path(settings.catalog) is not None
+    with (
+        server.locked(settings.data_dir) if is_file else nullcontext(),
+        server.listening(settings.host, settings.port) as groups,
+    ):
+        ended_by = server.serve(settings, groups[0], on_answering=announce, opening=opening)
+    if ended_by is signal.SIGINT:
+        raise typer.Exit(ExitStatus.INTERRUPTED)
+
+
+async def _password(services: Services, email: str, *, is_new: bool) -> str | None:
+    """Create the admin of a fleet without one; return their new password, if they get one."""
+    catalog, ctx = services.catalog, session.context()
+    password = generate_password(chars_min=services.settings.password_min_length)
+    if not await catalog_admins.every(catalog):
+        await admins.create(ctx, catalog, services.passwords, email=email, password=password)
+    elif not is_new:
+        return None
+    else:
+        found = await catalog_admins.find_account(catalog, canonical_email(email))
+        if found is None:
+            raise AdminNotFound
+        await admins.update(
+            ctx,
+            catalog,
+            services.passwords,
+            found.id,
+            throttle=services.throttle,
+            password=password,
+            is_active=True,
+        )
+    return password

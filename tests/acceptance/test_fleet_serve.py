@@ -1,0 +1,257 @@
+"""``tenantry fleet serve``: the console and the API over databases that are not Tenantry's."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from testkit import raw_sql
+from testkit.programs import Program, free_port, only_line, run, running
+from tests.acceptance.fleets import Fleet, version
+from tests.integration.engines import on_postgresql, on_sqlite
+from tests.integration.projects import HEAD
+
+EMAIL = "admin@example.com"
+SECRET = "not-a-placeholder-but-a-secret-key-1234567890"
+JOB_SECONDS_MAX = 30.0
+# What needs users, posts, keys or copies, and what the list decides.
+OF_TENANTS = [
+    ("GET", "/users"),
+    ("GET", "/api-keys"),
+    ("GET", "/mcp-tokens"),
+    ("GET", "/overview"),
+    ("GET", "/audit-log"),
+    ("GET", "/export"),
+    ("POST", "/backups"),
+    ("POST", "/move"),
+    ("PATCH", ""),
+    ("DELETE", "?name=acme"),
+]
+
+
+@dataclass(frozen=True)
+class Console:
+    """A fleet that is served, and the client of its admin."""
+
+    program: Program
+    client: httpx.Client
+    started: Any
+
+    def get(self, path: str, **query: str) -> Any:
+        return self.client.get(path, params=query).raise_for_status().json()["data"]
+
+    def post(self, path: str, body: Any = None) -> Any:
+        answer = self.client.post(path, json=body or {}, timeout=60)
+        return answer.raise_for_status().json()["data"]
+
+    def ids(self) -> dict[str, str]:
+        return {one["name"]: one["id"] for one in self.get("/api/admin/tenants")["items"]}
+
+
+@contextmanager
+def served(
+    fleet: Fleet, *arguments: str, password: str | None = None, **environment: str
+) -> Iterator[Console]:
+    """Serve *fleet*, and log its admin in, by the password that it printed by default."""
+    list_of = ("--urls", "databases.txt", "--port", str(free_port()), "--json")
+    folder = fleet.project.folder
+    with running(folder, "fleet", "serve", *list_of, *arguments, **environment) as program:
+        program.wait_for(r"^}")
+        started = json.loads(program.stdout)
+        url = started["url"].removesuffix("/console")
+        with httpx.Client(base_url=url) as client:
+            body = {"email": EMAIL, "password": password or started["password"]}
+            answer = client.post("/api/admin/auth/login", json=body).raise_for_status()
+            client.headers["authorization"] = f"Bearer {answer.json()['data']['token']}"
+            yield Console(program, client, started)
+
+
+class TestServe:
+    def test_shows_the_map_and_migrates_and_plans_and_finds_drift(self, fleet: Fleet):
+        urls = fleet.add("acme", "globex")
+
+        with served(fleet) as console:
+            before = console.get("/api/admin/tenants/map")
+            plan = console.post("/api/admin/tenants/migrate-all", {"dryRun": True})
+            run = console.post("/api/admin/tenants/migrate-all", {"plan": plan["plan"]["id"]})
+            status = console.get("/api/admin/tenants/schema-status")
+            runs = console.get("/api/admin/migration-runs")["items"]
+            with raw_sql.connected(urls["globex"]) as query:
+                query("ALTER TABLE customer ADD COLUMN drifted INTEGER")
+            job = console.post("/api/admin/drift/check")
+            ends = time.monotonic() + JOB_SECONDS_MAX
+            while job["state"] not in ("done", "failed") and time.monotonic() < ends:
+                time.sleep(0.1)
+                job = console.get(f"/api/admin/jobs/{job['id']}")
+            drifted = console.get("/api/admin/drift")["items"]
+            health = console.get("/api/admin/health")
+            page = console.client.get("/console").text
+            assert console.program.end() == 0
+
+        assert {one["place"] for one in before["items"]} == {"unknown"}
+        assert (plan["pending"], run["success"]) == (2, 2)
+        assert (status["head"], status["upToDate"], status["total"]) == (HEAD, 2, 2)
+        assert [one["triggeredBy"] for one in runs] == [EMAIL]
+        assert {version(url)[0][0] for url in urls.values()} == {HEAD}
+        assert [one["customerName"] for one in drifted] == ["globex"], job
+        assert len(health["servers"]) == 1
+        assert "data-fleet" in page
+
+    def test_groups_failures_and_retries_them(self, fleet: Fleet):
+        urls = fleet.add("acme", "globex")
+        with raw_sql.connected(urls["globex"]) as query:
+            query("CREATE TABLE customer (id INTEGER)")
+
+        with served(fleet) as console:
+            first = console.post("/api/admin/tenants/migrate-all")
+            [failed] = console.get("/api/admin/migration-runs")["items"]
+            path = f"/api/admin/tenants/migration-history/{failed['id']}/failure-causes"
+            causes = console.get(path)["items"]
+            found = console.get(f"/api/admin/tenants/{console.ids()['globex']}/migrations")
+            with raw_sql.connected(urls["globex"]) as query:
+                query("DROP TABLE customer")
+            retried = console.post("/api/admin/tenants/migrate-all", {"retryOf": failed["id"]})
+
+        assert (first["failed"], retried["total"], retried["success"]) == (1, 1, 1)
+        assert len(causes) == 1
+        assert found["items"] is None
+        assert "customer" in found["failure"]["errorMessage"]
+
+    def test_refuses_what_needs_tenants_and_opens_no_database_for_it(self, fleet: Fleet):
+        urls = fleet.add("acme")
+
+        with served(fleet) as console:
+            path = f"/api/admin/tenants/{console.ids()['acme']}"
+            answers = {
+                (method, end): console.client.request(
+                    method, path + end, json=None if method == "GET" else {"server": "other"}
+                )
+                for method, end in OF_TENANTS
+            }
+            created = console.client.post(
+                "/api/admin/tenants",
+                json={
+                    "name": "x",
+                    "owner": {"email": EMAIL, "fullName": "X", "password": "correct horse battery"},
+                },
+            )
+            rate = console.client.post(
+                "/api/admin/tenants/migrate-all", json={"waves": [1], "maxErrorRate": "1%"}
+            )
+            stranger = console.client.get(
+                "/api/tenant/auth/profile", headers={"x-api-key": "tk_of_nobody"}
+            )
+
+        assert {one.status_code for one in answers.values()} == {404}, answers
+        assert {one.headers["x-error-code"] for one in answers.values()} <= {
+            "not_for_databases",
+            "no_such_path",
+        }
+        assert created.headers["x-error-code"] == "not_for_databases"
+        assert rate.headers["x-error-code"] == "bad_run_options"
+        assert stranger.status_code == 401
+        assert not raw_sql.tables(urls["acme"])
+
+    @on_sqlite
+    def test_leaves_the_journal_mode_of_files(self, fleet: Fleet):
+        fleet.add("acme")
+
+        with served(fleet) as console:
+            found = console.get(f"/api/admin/tenants/{console.ids()['acme']}/migrations")
+            console.post("/api/admin/tenants/migrate-all")
+            console.get(f"/api/admin/tenants/{console.ids()['acme']}/migrations")
+
+        with sqlite3.connect(fleet.project.folder / "acme.db") as raw:
+            mode = raw.execute("PRAGMA journal_mode").fetchone()
+        raw.close()
+        assert found == {"items": None, "failure": None}
+        assert mode == ("delete",)
+
+    @on_postgresql
+    def test_keeps_the_passwords_of_urls_out_of_its_state_logs_and_answers(self, fleet: Fleet):
+        urls = fleet.add("acme")
+        password = urls["acme"].split(":")[2].split("@")[0]
+        state = fleet.make_url("state")
+
+        with served(fleet, "--state", state, TENANTRY_SECRET_KEY=SECRET) as console:
+            answer = console.client.get("/api/admin/tenants")
+            console.post("/api/admin/tenants/migrate-all")
+            output = console.program.stdout + console.program.stderr
+
+        stored = raw_sql.rows(state, "SELECT database_name FROM tenant")
+        assert "postgresql://" in stored[0][0]
+        for text in (answer.text, output, stored[0][0]):
+            assert f":{password}@" not in text
+
+
+class TestAdmin:
+    @on_sqlite
+    def test_gets_a_password_once_and_a_new_one_on_demand(self, fleet: Fleet):
+        fleet.add("acme")
+
+        with served(fleet) as first:
+            old = first.started["password"]
+            assert first.started["email"] == EMAIL
+        with served(fleet, password=old) as second:
+            assert second.started["password"] is None
+        with served(fleet, "--new-password") as third:
+            new = third.started["password"]
+            body = {"email": EMAIL, "password": old}
+            login = httpx.post(third.client.base_url.join("/api/admin/auth/login"), json=body)
+
+        state = (fleet.project.folder / "tenantry-fleet.db").read_bytes()
+        assert new != old
+        assert login.status_code == 401
+        assert not any(one.encode() in state for one in (old, new))
+
+    @on_sqlite
+    def test_of_a_second_server_on_one_state_is_not_made(self, fleet: Fleet):
+        fleet.add("acme")
+
+        with served(fleet):
+            arguments = ("fleet", "serve", "--urls", "databases.txt", "--port", str(free_port()))
+            ended = run(fleet.project.folder, *arguments)
+
+        assert ended.returncode != 0
+        assert "serves the data folder" in only_line(ended.stderr)
+
+
+class TestState:
+    @on_postgresql
+    def test_on_postgresql_needs_a_secret_key(self, fleet: Fleet):
+        fleet.add("acme")
+
+        ended = run(
+            fleet.project.folder,
+            *("fleet", "serve", "--urls", "databases.txt", "--state", fleet.make_url("state")),
+        )
+
+        assert "TENANTRY_SECRET_KEY must be set" in only_line(ended.stderr)
+
+    @on_sqlite
+    def test_is_shared_with_commands_while_it_is_served(self, fleet: Fleet):
+        fleet.add("acme")
+
+        with served(fleet) as console:
+            ran = fleet.migrate()
+            runs = console.get("/api/admin/migration-runs")["items"]
+
+        assert [one["id"] for one in runs] == [ran["runId"]]
+
+    @on_sqlite
+    def test_names_the_databases_that_only_another_list_has(self, fleet: Fleet):
+        fleet.add("acme")
+
+        with served(fleet) as console:
+            fleet.add("globex")
+            fleet("plan", "--json")
+            run = console.post("/api/admin/tenants/migrate-all")
+
+        [failed] = [one for one in run["details"] if one["status"] != "success"]
+        assert failed["customerName"] == "globex"
+        assert "use the same list on each machine" in failed["error"]
