@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tenantry.cli.linting import RevisionsEndless, check
 from tenantry.cli.main import cli
+from tenantry.settings import Settings
 from testkit.programs import environment_of, run
 from tests.acceptance.commands import Ended
 
@@ -49,7 +51,25 @@ def rules(*arguments: str) -> list[str]:
     ]
 
 
+ENDLESS = """
+import time
+from pathlib import Path
+
+while Path(__file__).exists():
+    time.sleep(0.02)
+"""
+
+
 class TestLint:
+    def test_of_a_file_that_loops_when_it_is_imported_ends_with_a_sentence(self, here: Path):
+        endless = here / "migrations" / "versions" / "0002_endless.py"
+        endless.write_text(ENDLESS)
+
+        with pytest.raises(RevisionsEndless, match=r"in 0.5 s: a file of them loops or waits"):
+            check(Settings(data_dir=here / "data"), [], None, [], seconds=0.5)
+
+        endless.unlink()
+
     def test_needs_no_settings_and_leaves_nothing(self, here: Path):
         before = {one for one in here.rglob("*") if "__pycache__" not in one.parts}
 

@@ -87,6 +87,31 @@ class TestMigrate:
         assert [one["id"] for one in history["items"]] == [run["runId"]]
 
 
+class TestWords:
+    @on_sqlite
+    def test_are_those_of_databases_and_of_a_state(self, fleet: Fleet):
+        fleet.add("a", "b")
+        fleet("migrate")
+        commands = {
+            "status": "2 of 2 active databases at the head",
+            "show": "databases  2 of 2, 0 failed",
+            "history": "Databases",
+            "plan": "0 of 2 databases pending",
+        }
+
+        texts = {one: fleet(one, has_list=one == "plan") for one in commands}
+        wrong = fleet("migrate", "--database", "nothing")
+        help_text = fleet("migrate", "--help", has_list=False)
+
+        for name, said in commands.items():
+            assert said in texts[name].stdout
+            assert "tenant" not in texts[name].stdout.replace("tenantry", "").lower()
+        assert "There is no such database. Your list names them." in wrong.stderr
+        assert "--database" in help_text.stdout
+        assert "nly the tenants" not in help_text.stdout
+        assert "nly the databases" in help_text.stdout
+
+
 class TestList:
     @on_sqlite
     def test_of_files_is_a_pattern_that_leaves_out_the_state(self, fleet: Fleet):
@@ -119,6 +144,15 @@ class TestList:
         ended = fleet("migrate", *asked, "--where", "plan=b1", "--json", has_list=False)
 
         assert statuses(ended.data) == {"b": "success"}
+
+    def test_of_a_query_with_two_columns_of_a_name_is_refused(self, fleet: Fleet):
+        url = fleet.add("a")["a"]
+        query = f"SELECT '{url}' AS url, 'sqlite:///other.db' AS url"
+
+        ended = fleet("plan", "--from", fleet.make_url("control"), "--query", query, has_list=False)
+
+        assert ended.status == 2
+        assert "The list has the column url twice." in ended.stderr
 
     def test_of_a_query_with_a_wrong_row_starts_nothing(self, fleet: Fleet):
         urls = fleet.add("a")

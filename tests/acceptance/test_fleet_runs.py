@@ -98,7 +98,7 @@ class TestPlan:
         ended = fleet("plan", "--rehearse")
 
         assert ended.status == 1
-        assert "2 tenants rehearsed" in ended.stdout
+        assert "2 databases rehearsed" in ended.stdout
         assert "1 passed, 0 at the head, 1 failed" in ended.stdout
         assert not raw_sql.tables(urls["a"])
 

@@ -332,7 +332,7 @@ class TestRuns:
 
         run = await services.fleet.wait(await start(services, options))
         both = replace(options, tenant_ids=[made[1].id, made[2].id], waves=["canary=yes", "100%"])
-        with pytest.raises(BadRunOptions, match="canary=yes names no tenant of the run"):
+        with pytest.raises(BadRunOptions, match="canary=yes selects none of the run"):
             await start(services, both)
         narrowed = await services.fleet.wait(await start(services, replace(both, waves=None)))
 

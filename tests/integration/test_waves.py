@@ -102,9 +102,9 @@ class TestNames:
         async with open_services(settings) as services:
             await tenants(services, 5)
             options = RunOptions(waves=waves)
-            with pytest.raises(BadRunOptions, match="names no tenant of the run"):
+            with pytest.raises(BadRunOptions, match="selects none of the run"):
                 await plan(services, options)
-            with pytest.raises(BadRunOptions, match="names no tenant of the run"):
+            with pytest.raises(BadRunOptions, match="selects none of the run"):
                 await services.fleet.preview(ADA, options, rehearse=False)
             assert (await runs.page(services.catalog, Window(1, 1))).total_count == 0
 

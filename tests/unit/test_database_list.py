@@ -78,3 +78,14 @@ def test_a_name_from_a_path_has_no_control_characters(tmp_path: Path):
     [one] = database_list.of_urls([f"sqlite:///{tmp_path}/a\x1b[31m.db"])
 
     assert one.hint == "a [31m"
+
+
+@pytest.mark.parametrize("given", [Path("app.db"), b"sqlite:///app.db", None])
+def test_what_is_neither_a_url_nor_a_mapping_is_refused_with_a_sentence(given: object):
+    with pytest.raises(BadList, match="must be a URL as text"):
+        database_list.of_urls([given])  # type: ignore[list-item]
+
+
+def test_two_columns_of_a_name_are_refused():
+    with pytest.raises(BadList, match="column url twice"):
+        database_list.of_text(f"url,url\n{ACME},postgresql://db1/other\n")

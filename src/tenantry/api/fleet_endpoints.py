@@ -47,7 +47,7 @@ _SERVED = [
 
 
 class NotForDatabases(NotFound):
-    """Databases of a fleet have no users, keys, posts and copies here; their list decides the rest."""
+    """A fleet of databases has no users, keys and copies here, and its list decides the rest."""
 
 
 async def _refuse(*_arguments: Any, **_parameters: Any) -> None:

@@ -224,7 +224,7 @@ class Root(Group):
         except TenantryError as error:
             # Imported on demand, because it imports the errors of every layer.
             errors = import_module("tenantry.cli.errors")
-            print_error(errors.explain(error))
+            print_error(errors.explain(error, ctx))
             raise typer.Exit(errors.status_of(error)) from error
         except BrokenPipeError:
             raise  # the reader of our output has exited; typer exits without a message

@@ -1,5 +1,7 @@
 """The exit status of each error, and what to do about it."""
 
+from typing import Any
+
 from tenantry.access.signing import WrongSecretKey
 from tenantry.backup.archive import ArchiveDamaged, ArchiveForeign
 from tenantry.backup.archives import FolderMissing
@@ -15,6 +17,7 @@ from tenantry.catalog.runs import MigrationRunNotFound, RunContinues
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
 from tenantry.catalog.upgrading import CatalogUnusable
 from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.wording import named
 from tenantry.db.outage_errors import ServerAway
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.deletion import TenantActive, WrongName
@@ -37,6 +40,8 @@ STATUS: dict[type[TenantryError], ExitStatus] = {
 }
 
 # What to do, for errors with a message that does not include it.
+UNUSABLE = "The catalog cannot be used:"
+
 ADVICE: dict[type[TenantryError], str] = {
     AdminEmailInUse: "`tenantry admin list` lists the admins.",
     AdminNotFound: "`tenantry admin list` lists the admins.",
@@ -68,13 +73,19 @@ def status_of(error: TenantryError) -> ExitStatus:
     return next(STATUS[category] for category in type(error).__mro__ if category in STATUS)
 
 
-def explain(error: TenantryError) -> str:
+def explain(error: TenantryError, context: Any = None) -> str:
     """Return the message of *error*, its cause and the advice for it, in one line.
+
+    *context* is that of a command, whose words it has where no name can be among them.
 
     A database that is not available has one message for many causes: the cause replaces it.
     """
     message = error.message
+    if message == (type(error).__doc__ or "").partition("\n")[0]:
+        message = named(message, context)
+    message = message.replace(UNUSABLE, named(UNUSABLE, context), 1)
     if isinstance(error, DatabaseUnavailable | ServerAway) and error.__cause__ is not None:
         cause = causes.explain(error.__cause__)
         message = cause if type(error) in causes.OF_ANY_CAUSE else f"{message} {cause}"
-    return " ".join(f"{message} {ADVICE.get(type(error), '')}".split())
+    advice = named(ADVICE.get(type(error), ""), context)
+    return " ".join(f"{message} {advice}".split())

@@ -5,11 +5,12 @@ The commands are those of ``tenantry migrate``, on a fleet that options name.
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -28,6 +29,7 @@ from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.fleet_place import STATE_DEFAULT, FleetPlace
 from tenantry.cli.printing import output
+from tenantry.cli.wording import FLEET, of_fleet
 from tenantry.fleet.drift import DriftCheck, DriftReport
 from tenantry.fleet.templates import Templates
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
@@ -110,13 +112,15 @@ def _on_fleet(
     own = inspect.signature(function).parameters.values()
     added = {**inspect.signature(place_of).parameters, **inspect.signature(_on_state).parameters}
     added.pop("place", None)
-    every = [*(one for one in own if one.name not in SERVICE_ONLY), *added.values()]
+    every = [*(_reworded(one) for one in own if one.name not in SERVICE_ONLY), *added.values()]
 
     @wraps(function)
     def run(*args: Any, **given: Any) -> Any:
         named = {name: given.pop(name) for name in added}
         # Typer has no public function for this.
-        typer.main.get_current_context().obj = place_of(**named)  # type: ignore[attr-defined]
+        context = typer.main.get_current_context()  # type: ignore[attr-defined]
+        context.meta[FLEET] = True
+        context.obj = place_of(**named)
         return function(*args, **given)
 
     run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
@@ -132,6 +136,17 @@ def _retry(
     as_json: options.Json = False,
 ) -> None:
     migrations.migrate_fleet(retry=run, max_failures=max_failures, label=label, as_json=as_json)
+
+
+def _reworded(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter of `tenantry migrate` with the help text for a fleet."""
+    kind, *information = get_args(parameter.annotation)
+    texts = [copy(one) for one in information]
+    for one in texts:
+        if one.default == "--tenant":  # in `Annotated`, this is the name
+            one.default, one.param_decls = "--database", ("--tenant",)
+        one.help = of_fleet(one.help) if one.help else one.help
+    return parameter.replace(annotation=Annotated[kind, *texts])
 
 
 async def _drift(*, as_json: options.Json = False) -> None:

@@ -1,9 +1,11 @@
-"""``tenantry migrate lint``: check revisions without a catalog and without any database."""
+"""``tenantry migrate lint``: check revisions without any database."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -11,7 +13,7 @@ from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output, sarif
-from tenantry.kit.errors import Invalid
+from tenantry.kit.errors import Invalid, Unavailable
 from tenantry.migration import lint_revisions
 from tenantry.migration.lint_rules import RULES, Level
 from tenantry.migration.project import find_here
@@ -21,11 +23,20 @@ from tenantry.schemas.lint import LintFinding, LintReport
 if TYPE_CHECKING:
     from tenantry.settings import Settings
 
+READ_SECONDS_MAX = 30.0
+"""A thousand files take about a second."""
+
+Result = TypeVar("Result")
+
 group = new_group()
 
 
 class NoProject(Invalid):
     """There is no alembic.ini here: name the folder of the revisions with --migrations."""
+
+
+class RevisionsEndless(Unavailable):
+    """A file of the revisions does not end; the message says after how long."""
 
 
 class Engine(StrEnum):
@@ -36,14 +47,20 @@ class Engine(StrEnum):
 
 
 def check(
-    settings: "Settings", texts: Sequence[str], folder: Path | None, engines: Sequence[Engine]
+    settings: "Settings",
+    texts: Sequence[str],
+    folder: Path | None,
+    engines: Sequence[Engine],
+    *,
+    seconds: float = READ_SECONDS_MAX,
 ) -> LintReport:
     """Return the findings about the revisions that *texts* name; see `lint_revisions.choose`.
 
     Without a *folder*, it is that of *settings*, or of the project in the current folder; without
-    *engines*, that of the project's URL, or both.
+    *engines*, that of the project's URL, or both. The files are read for at most *seconds*.
 
     Raises:
+        RevisionsEndless: They take longer.
         NoProject, BadProject: There is no project in the current folder, or it cannot be read.
         NoSuchRevision: A text names no revision, or several.
         BadStream: The revisions cannot be read.
@@ -55,7 +72,7 @@ def check(
         folder, url = here
     named = [one for one in Engine if url.startswith(one[:8])]  # also postgres://
     stream = Stream("user", folder, settings.tenant_naming_convention)
-    chosen, are_together = lint_revisions.choose(stream, texts)
+    chosen, are_together = _in_time(lambda: lint_revisions.choose(stream, texts), seconds)
     found = lint_revisions.lint(
         chosen,
         engines or named or [*Engine],
@@ -73,6 +90,26 @@ def check(
         for revision, one, on in found
     ]
     return LintReport(len(chosen), report)
+
+
+def _in_time(read: Callable[[], Result], seconds: float) -> Result:
+    """Return the result of *read*, which imports files that can do anything."""
+    future: Future[Result] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(read())
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return future.result(seconds)
+    except TimeoutError as error:
+        raise RevisionsEndless(
+            f"The revisions could not be read in {seconds:g} s: a file of them loops or waits when "
+            "it is imported, outside its functions."
+        ) from error
 
 
 def show(report: LintReport, *, level: Level, as_json: bool, sarif_file: Path | None) -> None:
@@ -132,7 +169,7 @@ def lint(
     sarif_file: SarifFile = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check the SQL of revisions, without a catalog and without any database.
+    """Check the SQL of revisions, without any database.
 
     A comment `# tenantry: allow RULE because REASON` allows a finding.
     """

@@ -21,6 +21,7 @@ from tenantry.cli.finding import read_id
 from tenantry.cli.printing import output, plan_reports, reports
 from tenantry.cli.printing.progress import Found
 from tenantry.cli.run_reading import exit_after
+from tenantry.cli.wording import named
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit import process
@@ -269,7 +270,8 @@ async def cancel(
         run_id = read_id(run, MigrationRunNotFound)
         await services.fleet.cancel(session.context(), run_id, ends_all=True)
     output.show_done(
-        "The run is cancelled: tenants in work finish, others are not started.", as_json=as_json
+        named("The run is cancelled: tenants in work finish, others are not started."),
+        as_json=as_json,
     )
 
 

@@ -183,8 +183,8 @@ def changes_of_tenants(
     new = {} if passed_only else {one: name for one, name in selected.items() if one not in planned}
     gone = [one.tenant_name for key, one in planned.items() if key not in selected]
     return [
-        *(f"the tenant {name} is not in the plan" for name in new.values()),
-        *(f"the tenant {name} of the plan would not be in the run" for name in gone),
+        *(f"{name} is not in the plan" for name in new.values()),
+        *(f"{name} of the plan would not be in the run" for name in gone),
     ]
 
 
@@ -254,9 +254,9 @@ def _moved(planned: Mapping[UUID, PlanTenant], found: Sequence[TenantPreview]) -
         before = planned[one.tenant_id]
         if one.current_revision != before.position:
             now, then = (at or "unknown" for at in (one.current_revision, before.position))
-            yield f"the tenant {one.tenant_name} is at {now}, not {then}"
+            yield f"{one.tenant_name} is at {now}, not {then}"
         elif one.pending_migrations != before.pending:
-            yield f"the tenant {one.tenant_name} would get {one.pending_migrations or 'nothing'}"
+            yield f"{one.tenant_name} would get {one.pending_migrations or 'nothing'}"
 
 
 def _sql_changes(plan: StoredPlan, found: Sequence[PendingRevision]) -> Iterator[str]:

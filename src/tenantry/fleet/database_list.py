@@ -13,7 +13,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -48,8 +48,7 @@ def of_urls(urls: Iterable[str | Mapping[str, object]]) -> list[Listed]:
     Raises:
         BadList: One of them breaks a rule, or there are too many.
     """
-    rows = ({_URL: one} if isinstance(one, str) else one for one in urls)
-    return _listed((f"Database {number}", row) for number, row in enumerate(rows, 1))
+    return _listed((f"Database {number}", _row_of(one)) for number, one in enumerate(urls, 1))
 
 
 def of_text(text: str) -> list[Listed]:
@@ -69,9 +68,10 @@ def of_text(text: str) -> list[Listed]:
         raise BadList(f"A line of the list has more than {LINE_CHARS_MAX:,} characters.")
     header = lines[0][1] if lines else ""
     if "://" not in header and _URL in [one.strip() for one in header.split(",")]:
-        rows: Iterator[Row] = csv.DictReader(
+        rows = csv.DictReader(
             io.StringIO("\n".join(line for _, line in lines)), skipinitialspace=True
         )
+        _check_columns(rows.fieldnames or ())
         numbers = (number for number, _ in lines[1:])
         return _listed((f"Line {number}", row) for number, row in zip(numbers, rows, strict=True))
     return _listed((f"Line {number}", _row_in(number, line)) for number, line in lines)
@@ -110,6 +110,8 @@ async def of_query(url: str, query: str) -> list[Listed]:
             rows = await _rows_of_postgres(url, query)
         else:
             rows = await asyncio.to_thread(_rows_of_file, path, query)
+    except BadList:
+        raise
     except ValueError as error:  # its message has no secret: see `postgres_urls`
         raise BadList(f"The URL of the query {error}.") from error
     except Exception as error:
@@ -122,7 +124,9 @@ async def _rows_of_postgres(url: str, query: str) -> Sequence[Row]:
     session = {"default_transaction_read_only": "on"}
     connecting = connector.connect(session=session, command_seconds=QUERY_SECONDS_MAX)
     async with closing(connecting) as raw, raw.transaction(readonly=True):
-        cursor = await raw.cursor(query)
+        statement = await raw.prepare(query)
+        _check_columns([one.name for one in statement.get_attributes()])
+        cursor = await statement.cursor()
         return [dict(one) for one in await cursor.fetch(DATABASES_MAX + 1)]
 
 
@@ -134,9 +138,32 @@ def _rows_of_file(path: Path, query: str) -> Sequence[Row]:
         timer.start()
         try:
             raw.row_factory = sqlite3.Row
-            return [dict(one) for one in raw.execute(query).fetchmany(DATABASES_MAX + 1)]
+            cursor = raw.execute(query)
+            _check_columns([one[0] for one in cursor.description or ()])
+            return [dict(one) for one in cursor.fetchmany(DATABASES_MAX + 1)]
         finally:
             timer.cancel()
+
+
+def _check_columns(names: Sequence[str]) -> None:
+    """Check that a row has one value for each name: of two, one would be lost silently.
+
+    Raises:
+        BadList: It has not.
+    """
+    if twice := {one for one in names if names.count(one) > 1}:
+        raise BadList(f"The list has the column {shown(min(twice))} twice.")
+
+
+def _row_of(given: object) -> Row:
+    if isinstance(given, str):
+        return {_URL: given}
+    if not isinstance(given, Mapping):
+        raise BadList(
+            f"A database must be a URL as text, such as sqlite:///app.db, or a mapping, not a "
+            f"{type(given).__name__}."
+        )
+    return given
 
 
 def _row_in(number: int, line: str) -> Row:

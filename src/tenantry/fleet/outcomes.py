@@ -24,7 +24,7 @@ WRITTEN_MAX = 256
 # How long an outcome waits for others, so that one transaction writes several. If no other tenant
 # is in flight, it does not wait.
 LINGER_SECONDS = 0.1
-UNWRITABLE = "The error of this tenant could not be stored in the catalog; see the log."
+UNWRITABLE = "This error could not be stored; see the log."
 
 _log = structlog.get_logger(__name__)
 

@@ -182,7 +182,7 @@ class RunOptions:
         sizes = [_amount(one, total) for one in self.waves or () if not _is_name(one)]
         if sizes != sorted(sizes):
             raise BadRunOptions(
-                f"`waves` must not decrease: of {total} tenants these are {_listed(sizes)}."
+                f"`waves` must not decrease: of {total} these are {_listed(sizes)}."
             )
         ends, end = [], 0
         for at, one in enumerate(self.waves or ()):
@@ -190,7 +190,7 @@ class RunOptions:
                 added = (named or {}).get(at, 0)
                 if total and not added:
                     raise BadRunOptions(
-                        f"`waves`: {shown(one)} names no tenant of the run, or no further one."
+                        f"`waves`: {shown(one)} selects none of the run, or no further one."
                     )
                 end += added
             else:
@@ -257,7 +257,7 @@ def _check_waves(waves: Sequence[Amount]) -> None:
             raise BadRunOptions(f"`waves`: {shown(one)}: {error}") from error
     amounts = waves[len(names) :]
     if names != list(waves[: len(names)]):
-        raise BadRunOptions("`waves`: those that name their tenants must come before the amounts.")
+        raise BadRunOptions("`waves`: expressions must come before the amounts.")
     if any(_least(one) < 1 for one in amounts):
         raise BadRunOptions('Each of `waves` must be 1 or more, or a percentage: "1%" to "100%".')
     for before, after in pairwise(amounts):

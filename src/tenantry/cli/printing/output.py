@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from tenantry.cli.wording import named
 from tenantry.kit.pages import Page
 from tenantry.kit.text import printable
 from tenantry.schemas.base import Done
@@ -131,6 +132,8 @@ def show_table(columns: Sequence[Header], rows: Iterable[Sequence[object]]) -> N
     if not cells:
         return
     heads = [Column(one) if isinstance(one, str) else one for one in columns]
+    for head in heads:
+        head.header = named(str(head.header))
     console = _console(results())
     widths = [
         max(map(cell_len, (str(head.header), *(row[at].plain for row in cells))))
@@ -173,7 +176,8 @@ def _show_lines(
 
 def show_attributes(attributes: Mapping[str, object]) -> None:
     """Print attributes, one line each."""
-    width = max(len(name) for name in attributes)
+    attributes = {named(name): value for name, value in attributes.items()}
+    width = max(map(len, attributes))
     for name, value in attributes.items():
         line = Text.assemble((name.ljust(width), "bold"), "  ", cell(value))
         _console(results()).print(line, soft_wrap=True)

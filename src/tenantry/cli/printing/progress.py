@@ -25,6 +25,7 @@ from tenantry.catalog.run_results import Cause
 from tenantry.catalog.runs import MigrationRun, RunContinues, RunTenant
 from tenantry.cli.printing import output
 from tenantry.cli.serving import signals
+from tenantry.cli.wording import named
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import monotonic_seconds
 
@@ -66,7 +67,7 @@ class _Speed(ProgressColumn):
     def render(self, task: Task) -> Text:
         """Return the speed of *task*."""
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} tenants/s")
+        return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
 class WatchLeft(RunContinues):
@@ -163,6 +164,6 @@ class _Lines:
             return
         self._next_at = monotonic_seconds() + LINE_SECONDS
         done = run.success_count + run.failed_count
-        text = f"{done} of {run.total_count} tenants, {run.failed_count} failed"
+        text = named(f"{done} of {run.total_count} tenants, {run.failed_count} failed")
         waiting = run.held_because or waiting_text(away)
         self._console.print(f"{text}; {waiting}" if waiting else text)

@@ -9,6 +9,7 @@ from rich.text import Text
 from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, MigrationState, RunTenant
 from tenantry.cli.printing import output
 from tenantry.cli.printing.progress import Found, waiting_text
+from tenantry.cli.wording import named
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
 
@@ -24,7 +25,7 @@ class StatusResponse(SchemaStatusResponse, frozen=True):
 
 def tenants_text(count: int) -> str:
     """Return a number of tenants in words."""
-    return "1 tenant" if count == 1 else f"{count:,} tenants"
+    return named("1 tenant" if count == 1 else f"{count:,} tenants")
 
 
 def show_outcome(ended: Found) -> None:
@@ -62,7 +63,7 @@ def _summary(found: Found) -> str:
     """Return the result of a run in one line."""
     run = found.run
     if not run.total_count:
-        return "There is no active tenant to migrate."
+        return named("There is no active tenant to migrate.")
     already = sum(
         item.state == MigrationState.SUCCESS and item.applied is None for item in found.items
     )
@@ -93,14 +94,15 @@ def show_status(status: StatusResponse) -> None:
     if rows:
         output.show_line()
     output.show_line(
-        f"{status.up_to_date:,} of {status.total:,} active tenants at the head ({status.head}), "
+        f"{status.up_to_date:,} of {named(f'{status.total:,} active tenants')} at the head "
+        f"({status.head}), "
         f"{status.behind:,} behind, {status.unknown:,} unknown."
     )
     for run in status.running:
         done = run.success_count + run.failed_count
         output.show_line(
             f"{'Holding' if run.held_because else 'Running'}: {run.id}, "
-            f"{done:,} of {run.total_count:,} tenants, "
+            f"{done:,} of {tenants_text(run.total_count)}, "
             f"{run.failed_count:,} failed, by {run.triggered_by}."
         )
         if run.held_because:

@@ -66,7 +66,7 @@ def serve(
     def announce(_has_admin: bool) -> None:  # noqa: FBT001 - the only argument of a callback
         url = f"{settings.local_url}/console"
         if as_json:
-            output.show_json(ServingFleet(url, email if issued else None, *(issued or [None])))
+            output.show_json(ServingFleet(url, email if issued else None, next(iter(issued), None)))
         else:
             output.show_line(f"The console of the fleet: {url}")
             if issued:

@@ -27,13 +27,13 @@ export function tenantChooser(options = {}) {
     keyOf: idOf,
     nameOf,
     every,
-    actions: [
+    actions: /** @type {[string, (ids: string[]) => any][]} */ ([
       ["Plan a run…", (ids) => go(planOf(ids))],
       ["Back up", (ids) => backUp(ids, made.clear)],
       ["Label…", (ids) => labelMany(ids, changedAll)],
       ["Suspend…", (ids) => suspend(ids, changedAll)],
       ["Activate", (ids) => setActive(ids, true, changedAll)],
-    ].slice(0, isFleet ? 1 : undefined),
+    ]).slice(0, isFleet ? 1 : undefined),
   });
   return made;
 }

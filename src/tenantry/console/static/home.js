@@ -28,7 +28,13 @@ export function homePanels(signal) {
 
   function redraw() {
     if (now !== null) {
-      fill(element, [pending(now), last(), failures(now, tenants), isFleet ? null : backup(backups), workers()]);
+      fill(element, [
+        pending(now),
+        last(),
+        failures(now, tenants),
+        isFleet ? null : backup(backups),
+        workers(),
+      ]);
     }
   }
 

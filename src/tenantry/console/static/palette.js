@@ -80,7 +80,11 @@ export function view(pages, { go, signal }) {
         );
         entries = [
           ...matches,
-          ...tenants.items.map((one) => [one.name, `#/tenants/${one.id}`, isFleet ? "Database" : "Tenant"]),
+          ...tenants.items.map((one) => [
+            one.name,
+            `#/tenants/${one.id}`,
+            isFleet ? "Database" : "Tenant",
+          ]),
           ...found
             .slice(0, FOUND_MAX)
             .map((run) => [run.label ?? localTime(run.startedAt), `#/runs/${run.id}`, "Run"]),

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { choices, field, input, radios, select } from "./forms.js";
-import { plural } from "./format.js";
+import { isFleet, plural } from "./format.js";
 import { chosenBy } from "./where.js";
 import { isName, parseSize, parseWaves } from "./words.js";
 
@@ -35,7 +35,8 @@ export function runFields(query, where, isUndo) {
   const waves = el("textarea", { name: "waves", rows, placeholder: CANARY, spellcheck: "false" });
   const ownWaves = field("Waves", waves, WAVES_HINT);
   const hold = field("After each wave", select("hold", HOLDS));
-  const rate = !isFleet && field("Error rate", input("maxErrorRate", { placeholder: "1%" }), RATE_HINT);
+  const rate =
+    !isFleet && field("Error rate", input("maxErrorRate", { placeholder: "1%" }), RATE_HINT);
   const only = (name) => query.get(name) === "true";
   const behind = "Skip tenants that the catalog shows at the head: their databases are not opened.";
   const rehearse =

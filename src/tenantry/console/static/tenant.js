@@ -63,7 +63,6 @@ function ofTenant(found, path, seen, change, signal) {
 }
 
 function head(now, status, path, change, actions) {
-  const set = (body, done) => () => change(body, done);
   const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
   return el(
     "div",
@@ -75,20 +74,25 @@ function head(now, status, path, change, actions) {
       { class: "actions" },
       now.isActive && !now.isReadOnly && linkButton(plan, MIGRATE, "primary"),
       now.isActive && now.isReadOnly && readOnly(),
-      menu(`Actions for ${now.name}`, isFleet ? actions : [
-        { text: "Rename…", press: () => rename(now, change) },
-        { text: "Labels…", press: () => editLabels(path, change) },
-        ...actions,
-        now.isActive
-          ? { text: "Suspend…", press: () => suspend(now, change) }
-          : { text: "Activate", press: set({ isActive: true }, "The tenant was activated.") },
-        now.isReadOnly
-          ? { text: "Make writable", press: set({ isReadOnly: false }, "The tenant is writable.") }
-          : { text: "Make read-only…", press: () => makeReadOnly(now, change) },
-        !now.isActive && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
-      ]),
+      menu(`Actions for ${now.name}`, isFleet ? actions : actionsOf(now, path, change, actions)),
     ),
   );
+}
+
+function actionsOf(now, path, change, actions) {
+  const set = (body, done) => () => change(body, done);
+  return [
+    { text: "Rename…", press: () => rename(now, change) },
+    { text: "Labels…", press: () => editLabels(path, change) },
+    ...actions,
+    now.isActive
+      ? { text: "Suspend…", press: () => suspend(now, change) }
+      : { text: "Activate", press: set({ isActive: true }, "The tenant was activated.") },
+    now.isReadOnly
+      ? { text: "Make writable", press: set({ isReadOnly: false }, "The tenant is writable.") }
+      : { text: "Make read-only…", press: () => makeReadOnly(now, change) },
+    !now.isActive && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
+  ];
 }
 
 function readOnly() {
