@@ -192,7 +192,7 @@ def _serve(
 ) -> None:
     place = session.place()
     # Imported on demand: it imports the server.
-    serving = import_module("tenantry.cli.serving.fleet")
+    serving = import_module("tenantry.cli.fleet_serving")
     serving.serve(place, port=port, email=email, new_password=new_password, as_json=as_json)
 
 
