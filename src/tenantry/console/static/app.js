@@ -2,7 +2,7 @@
 
 import { logIn } from "./api.js";
 import { all, byId, el, fill } from "./dom.js";
-import { isFleet } from "./format.js";
+import { isFleet, TENANT } from "./format.js";
 import { field, form, input } from "./forms.js";
 import { connectionNote, header, skip } from "./frame.js";
 import { brand } from "./icons.js";
@@ -15,7 +15,7 @@ import { applyTheme } from "./theme.js";
 import { complain, failure, notice, skeleton, speak } from "./widgets.js";
 
 // A view is loaded when it is first shown: `view({params, query, signal})` of its module.
-const TENANTS = isFleet ? "Databases" : "Tenants";
+const TENANTS = `${TENANT}s`;
 const NOT_OF_FLEET = ["/tenants/new", "/backups", "#/backups"];
 const isShown = (path) => !isFleet || !NOT_OF_FLEET.includes(path);
 /** @type {Route[]} */

@@ -3,7 +3,7 @@
 import { BACKUPS, send, TENANTS } from "./api.js";
 import { chooser } from "./choosing.js";
 import { confirm } from "./dialogs.js";
-import { isFleet, plural } from "./format.js";
+import { isFleet, plural, TENANT } from "./format.js";
 import { labelMany } from "./labels.js";
 import { go } from "./router.js";
 import { planOf } from "./selection.js";
@@ -23,7 +23,7 @@ export function tenantChooser(options = {}) {
     return changed?.();
   };
   const made = chooser({
-    noun: isFleet ? "database" : "tenant",
+    noun: TENANT.toLowerCase(),
     keyOf: idOf,
     nameOf,
     every,

@@ -4,6 +4,7 @@ import { lastKnown } from "./connection.js";
 
 /** Whether this is the console of a fleet of databases, which have no users, keys and copies. */
 export const isFleet = document.documentElement.dataset.fleet !== undefined;
+export const TENANT = isFleet ? "Database" : "Tenant";
 
 const CLOCK = "tenantry.clock"; // of the tab: a reload begins with what is known
 let offsetMs = Number(sessionStorage.getItem(CLOCK) ?? 0);

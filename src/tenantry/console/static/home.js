@@ -28,13 +28,7 @@ export function homePanels(signal) {
 
   function redraw() {
     if (now !== null) {
-      fill(element, [
-        pending(now),
-        last(),
-        failures(now, tenants),
-        isFleet ? null : backup(backups),
-        workers(),
-      ]);
+      fill(element, [pending(now), last(), failures(now, tenants), backup(backups), workers()]);
     }
   }
 
@@ -143,7 +137,7 @@ function causeOf({ cause, run, count: number }) {
 function backup(found) {
   const title = "Oldest backup";
   if (found === null) {
-    return panel(title, hint("Not known."));
+    return !isFleet && panel(title, hint("Not known."));
   }
   const { oldestAt, oldestCustomerId, oldestCustomerName, withoutCount } = found;
   return panel(

@@ -3,7 +3,7 @@
 import { get, RUNS, latestOf, TENANTS } from "./api.js";
 import { dialog } from "./dialogs.js";
 import { all, el, fill, onPause } from "./dom.js";
-import { isFleet, localTime } from "./format.js";
+import { isFleet, localTime, TENANT } from "./format.js";
 
 const FOUND_MAX = 8;
 const ACTIONS = [
@@ -80,11 +80,7 @@ export function view(pages, { go, signal }) {
         );
         entries = [
           ...matches,
-          ...tenants.items.map((one) => [
-            one.name,
-            `#/tenants/${one.id}`,
-            isFleet ? "Database" : "Tenant",
-          ]),
+          ...tenants.items.map((one) => [one.name, `#/tenants/${one.id}`, TENANT]),
           ...found
             .slice(0, FOUND_MAX)
             .map((run) => [run.label ?? localTime(run.startedAt), `#/runs/${run.id}`, "Run"]),

@@ -35,8 +35,7 @@ export function runFields(query, where, isUndo) {
   const waves = el("textarea", { name: "waves", rows, placeholder: CANARY, spellcheck: "false" });
   const ownWaves = field("Waves", waves, WAVES_HINT);
   const hold = field("After each wave", select("hold", HOLDS));
-  const rate =
-    !isFleet && field("Error rate", input("maxErrorRate", { placeholder: "1%" }), RATE_HINT);
+  const rate = field("Error rate", input("maxErrorRate", { placeholder: "1%" }), RATE_HINT);
   const only = (name) => query.get(name) === "true";
   const behind = "Skip tenants that the catalog shows at the head: their databases are not opened.";
   const rehearse =
@@ -59,9 +58,7 @@ export function runFields(query, where, isUndo) {
   const show = (preset) => {
     ownWaves.hidden = preset !== "own";
     hold.hidden = preset === "all";
-    if (rate) {
-      rate.hidden = preset === "all";
-    }
+    rate.hidden = isFleet || preset === "all"; // databases get no requests
   };
   return { fields: fields.filter((one) => one !== false), show };
 }
@@ -84,7 +81,7 @@ export function bodyOf(selection, data) {
     if (data.get("hold") !== "") {
       wanted.hold = JSON.parse(data.get("hold"));
     }
-    if ((data.get("maxErrorRate") ?? "").trim() !== "") {
+    if (data.get("maxErrorRate").trim() !== "") {
       wanted.maxErrorRate = data.get("maxErrorRate").replaceAll(/\s/g, "");
     }
     if (wanted.waves.length > 1) {

@@ -6,7 +6,7 @@ import { ask, confirm, confirmByName } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { check, driftOf } from "./drift.js";
 import { choices, field, form, input } from "./forms.js";
-import { isFleet } from "./format.js";
+import { isFleet, TENANT } from "./format.js";
 import { jobs } from "./jobs.js";
 import { chips, editLabels } from "./labels.js";
 import { menu } from "./menu.js";
@@ -18,8 +18,6 @@ import { migrations } from "./tenant_migrations.js";
 import { overview } from "./tenant_overview.js";
 import { users } from "./users.js";
 import { announce, cut, facts, linkButton, section, shortId, time } from "./widgets.js";
-
-const MIGRATE = isFleet ? "Migrate this database" : "Migrate this tenant";
 
 /** Show one tenant. */
 export async function view({ params, signal }) {
@@ -47,41 +45,22 @@ export async function view({ params, signal }) {
   return [
     top,
     migrations(path, status, signal),
-    ...(isFleet ? [] : ofTenant(found, path, seen, change, signal)),
+    ...(isFleet
+      ? []
+      : [
+          seen.posts,
+          users(path, signal),
+          apiKeys(path, signal),
+          mcpTokens(path, signal),
+          modules(found, change),
+        ]),
     copies.element,
   ];
 }
 
-function ofTenant(found, path, seen, change, signal) {
-  return [
-    seen.posts,
-    users(path, signal),
-    apiKeys(path, signal),
-    mcpTokens(path, signal),
-    modules(found, change),
-  ];
-}
-
 function head(now, status, path, change, actions) {
-  const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
-  return el(
-    "div",
-    { class: "head" },
-    el("h1", {}, now.name),
-    badge(stateOf(now, status)),
-    el(
-      "div",
-      { class: "actions" },
-      now.isActive && !now.isReadOnly && linkButton(plan, MIGRATE, "primary"),
-      now.isActive && now.isReadOnly && readOnly(),
-      menu(`Actions for ${now.name}`, isFleet ? actions : actionsOf(now, path, change, actions)),
-    ),
-  );
-}
-
-function actionsOf(now, path, change, actions) {
   const set = (body, done) => () => change(body, done);
-  return [
+  const items = [
     { text: "Rename…", press: () => rename(now, change) },
     { text: "Labels…", press: () => editLabels(path, change) },
     ...actions,
@@ -93,6 +72,22 @@ function actionsOf(now, path, change, actions) {
       : { text: "Make read-only…", press: () => makeReadOnly(now, change) },
     !now.isActive && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
   ];
+  const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
+  return el(
+    "div",
+    { class: "head" },
+    el("h1", {}, now.name),
+    badge(stateOf(now, status)),
+    el(
+      "div",
+      { class: "actions" },
+      now.isActive &&
+        !now.isReadOnly &&
+        linkButton(plan, `Migrate this ${TENANT.toLowerCase()}`, "primary"),
+      now.isActive && now.isReadOnly && readOnly(),
+      menu(`Actions for ${now.name}`, isFleet ? actions : items),
+    ),
+  );
 }
 
 function readOnly() {
@@ -102,7 +97,7 @@ function readOnly() {
     el(
       "button",
       { type: "button", class: "primary", disabled: true, "aria-describedby": id },
-      MIGRATE,
+      "Migrate this tenant",
     ),
   ];
 }

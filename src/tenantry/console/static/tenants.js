@@ -6,7 +6,7 @@ import { deletedTenants } from "./deleted_tenants.js";
 import { el, fill, onPause } from "./dom.js";
 import { field, input, select } from "./forms.js";
 import { chips } from "./labels.js";
-import { isFleet } from "./format.js";
+import { isFleet, TENANT } from "./format.js";
 import { listing } from "./listing.js";
 import { badge, stateOf } from "./states.js";
 import { whereField } from "./where.js";
@@ -90,9 +90,7 @@ export async function view({ query, signal }) {
     field("Revision", revision),
   ];
   return [
-    isFleet
-      ? heading("Databases")
-      : heading("Tenants", linkButton("#/tenants/new", "New tenant", "primary")),
+    heading(`${TENANT}s`, !isFleet && linkButton("#/tenants/new", "New tenant", "primary")),
     el("div", { class: "stack" }, el("search", { class: "toolbar" }, controls), plan, choice.bar),
     list.results,
     !isFleet && deletedTenants(signal),
