@@ -1,7 +1,7 @@
 // Parts of the page of the fleet.
 
 import { el, fill } from "./dom.js";
-import { count, percent, plural } from "./format.js";
+import { count, percent, plural, TENANT } from "./format.js";
 import { part } from "./router.js";
 import { badge, countsOf, figure, STATES } from "./states.js";
 import { table } from "./table.js";
@@ -138,13 +138,13 @@ export function totalsOf(status, moving, chosen, choose) {
       ),
     );
   return [
-    entry("", all, all === 1 ? "tenant" : "tenants"),
+    entry("", all, `${TENANT.toLowerCase()}${all === 1 ? "" : "s"}`),
     entry("head", counts.head, "at head"),
     entry("behind", counts.behind, "behind"),
     entry("failing", counts.failing, "failing"),
     counts.drifted > 0 && entry("drifted", counts.drifted, "drifted"),
     entry("unknown", counts.unknown, "unknown"),
-    entry("suspended", counts.suspended, "suspended"),
+    entry("suspended", counts.suspended, STATES.suspended),
     counts.readonly > 0 && entry("readonly", counts.readonly, "read-only"),
     moving > 0 && entry("moving", moving, "migrating"),
   ];

@@ -2,7 +2,7 @@
 
 import { BACKUPS, get } from "./api.js";
 import { el, fill } from "./dom.js";
-import { count, isFleet, localTime, plural } from "./format.js";
+import { count, isFleet, localTime, plural, TENANT } from "./format.js";
 import { lastRun, runChanges, serviceHealth } from "./run_bar.js";
 import { badge } from "./states.js";
 import { hint, linkButton, tenantLink, time } from "./widgets.js";
@@ -110,7 +110,7 @@ function failures({ failing }, tenants) {
   return panel(
     "Failing",
     failing === 0
-      ? hint("No tenant failed in its latest attempt.")
+      ? hint(`No ${TENANT.toLowerCase()} failed in its latest attempt.`)
       : el("p", {}, badge("failing", plural(failing, "tenant"))),
     el(
       "ul",

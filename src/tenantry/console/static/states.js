@@ -10,7 +10,7 @@ export const STATES = {
   failing: "failing",
   drifted: "drifted",
   unknown: "unknown",
-  suspended: isFleet ? "not in the list" : "suspended",
+  suspended: isFleet ? "not listed" : "suspended",
   readonly: "read-only",
   moving: "migrating",
   success: "succeeded",
