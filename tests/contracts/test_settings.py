@@ -81,6 +81,7 @@ WRONG = {
     "MIGRATION_DRIVER": ["Psycopg", "psycopg 2", "a" * 33, "../x"],
     "PASSWORD_THREADS": ["0", "65", "x"],
     "PLAN_DAYS": ["0", "3651", "x"],
+    "REQUIRE_IF_MATCH": ["0", "yes", "true"],
     "REQUIRE_PLAN": ["0", "yes", "Other"],
     "PUBLIC_URL": ["cms.example.com", "ftp://cms.example.com", "https://cms.example.com/a"],
     "REQUESTS_PER_MINUTE": ["0", "59", "100000001", "x"],

@@ -1,7 +1,10 @@
 """Conditional requests (RFC 9110, section 13): a client that has the current version gets 304.
 
-One small statement reads the version of everything that a response is made from. The entity tag
-also covers the tenant, the path and query, and the release.
+For public pages, one small statement reads the version of everything that a response is made from.
+The entity tag also covers the tenant, the path and query, and the release.
+
+For a resource that several people edit, the entity tag is the digest of its representation. A
+change with a false If-Match gets 412, so no change is lost that its caller has not seen.
 """
 
 from collections.abc import Mapping
@@ -12,11 +15,12 @@ from uuid import UUID
 import msgspec
 
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.envelope import Response
+from tenantry.api.envelope import Response, encode
+from tenantry.api.error_responses import IfMatchRequired
 from tenantry.api.responses import represent
-from tenantry.kit.negotiation import ANY
+from tenantry.kit.negotiation import ANY, RawHeaders, expected_tags
+from tenantry.kit.preconditions import Expected
 from tenantry.kit.release import VERSION
-from tenantry.tenant.blog.published import Versioned
 from tenantry.tenant.entry import TenantContext
 
 DIGEST_BYTES = 16
@@ -34,20 +38,60 @@ async def unchanged_response(
     return _not_modified(tag) if tag in known else None
 
 
-def versioned_response(
+def conditional_response(
     endpoint: Endpoint,
     ctx: TenantContext,
     scope: Mapping[str, Any],
     known: frozenset[bytes],
-    found: Versioned[Any],
+    found: Any,
 ) -> Response:
-    """Return the response with *found* and its entity tag, or 304 if that is *known*."""
+    """Return the response with *found* and its entity tag, or 304 if that is *known*.
+
+    *found* is `Versioned`, or a resource that the endpoint edits.
+    """
+    if endpoint.edits is not None:
+        return _tagged_response(endpoint, known, found)
     tag = _tag(found.version, ctx, scope)
     if tag in known or ANY in known:
         return _not_modified(tag)
     answer = msgspec.structs.replace(represent(endpoint, found.content), is_page=True)
     answer.headers.append((b"etag", tag))
     return answer
+
+
+def _tagged_response(endpoint: Endpoint, known: frozenset[bytes], data: object) -> Response:
+    answer = represent(endpoint, data)
+    if endpoint.response is None:
+        return answer
+    tag = _tag_of(data)
+    if tag in known or ANY in known:
+        return Response(304, b"", [(b"etag", tag)])
+    answer.headers.append((b"etag", tag))
+    return answer
+
+
+def require_if_match(headers: RawHeaders) -> None:
+    """Check that a change is conditional.
+
+    Raises:
+        IfMatchRequired: It is not.
+    """
+    if not expected_tags(headers):
+        raise IfMatchRequired
+
+
+def expected_of(endpoint: Endpoint, headers: RawHeaders) -> Expected | None:
+    """Return a function that compares a resource with If-Match; None without that header."""
+    tags, schema = expected_tags(headers), endpoint.edits
+    assert schema is not None
+    if not tags or ANY in tags:  # the asterisk: a missing resource is 404 in any case
+        return None
+    return lambda current: _tag_of(schema.of(current)) in tags
+
+
+def _tag_of(data: object) -> bytes:
+    """Return the strong entity tag of a representation."""
+    return b'"%s"' % blake2b(encode(data), digest_size=DIGEST_BYTES).hexdigest().encode()
 
 
 def _tag(version: UUID, ctx: TenantContext, scope: Mapping[str, Any]) -> bytes:

@@ -12,6 +12,7 @@ OPENED = (b"/api/public/", b"/api/tenant/")
 HEADERS_ALLOWED = (
     "Authorization",
     "Content-Type",
+    "If-Match",
     "If-None-Match",
     "X-Api-Key",
     "X-Mcp-Token",

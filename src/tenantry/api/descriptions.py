@@ -28,6 +28,7 @@ LEVELS: Mapping[str, str] = {
     "MCP": "Requires an McpToken, in `X-Mcp-Token` or as a bearer token.",
 }
 HEADERS: Mapping[str, str] = {
+    "If-None-Match": "`*`: create it only if none has its slug; 412 otherwise.",
     "Last-Event-ID": "The `id` of the last event that the client received: later ones are sent.",
     "Prefer": "`respond-async`: return 202 with the new run at once, instead of waiting for it.",
     "host": "The host of the URL; a name that the settings do not allow is rejected with 403.",

@@ -21,7 +21,12 @@ from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
 from tenantry.api import error_responses
 from tenantry.api.access_levels import TENANT_LOGIN
-from tenantry.api.conditional import unchanged_response, versioned_response
+from tenantry.api.conditional import (
+    conditional_response,
+    expected_of,
+    require_if_match,
+    unchanged_response,
+)
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Response
 from tenantry.api.fair_share import LONG_WAIT_SECONDS, FairShare
@@ -276,7 +281,7 @@ class Api:
         connection, because nothing was changed.
         """
         # The versions that the client has.
-        known = known_tags(request.headers) if endpoint.version else NO_TAGS
+        known = known_tags(request.headers) if endpoint.answers_unchanged else NO_TAGS
         for tries in count(1):
             try:
                 ctx = request.ctx = await self._admit(endpoint, request)
@@ -295,8 +300,8 @@ class Api:
                 await wait_to_retry(error, tries, is_read=is_read)
             else:
                 break
-        if endpoint.version is not None:
-            return versioned_response(endpoint, ctx, request.scope, known, data)
+        if endpoint.version is not None or endpoint.edits is not None:
+            return conditional_response(endpoint, ctx, request.scope, known, data)
         if isinstance(data, AsyncGeneratorType):
             # An event stream checks the access itself, because it ends without an error.
             if not endpoint.is_event_stream:
@@ -335,18 +340,24 @@ class Api:
             if endpoint.adds and isinstance(ctx, TenantContext):
                 await self._services.storage.take(ctx.tenant, ctx.database)
             if endpoint.reads_body:
-                return decode_body(endpoint, body)
-            return decode_query(endpoint, request.scope["query_string"])
+                wanted = decode_body(endpoint, body)
+            else:
+                wanted = decode_query(endpoint, request.scope["query_string"])
+            if endpoint.has_precondition and self._services.settings.require_if_match:
+                require_if_match(request.headers)
         except TenantryError:
             if isinstance(ctx, UnconfirmedContext):
                 await confirm_user(ctx)
             raise
+        return wanted
 
     def _parameters(self, endpoint: Endpoint, request: RequestState) -> dict[str, Any]:
         """Return the arguments of a handler besides the context, the services and the request."""
         parameters: dict[str, Any] = read_parameters(request.values)
         if endpoint.headers:
             parameters |= read_headers(request.headers, endpoint.headers)
+        if endpoint.has_precondition:
+            parameters["expected"] = expected_of(endpoint, request.headers)
         if endpoint.is_event_stream:
             parameters["readmit"] = partial(self._admit_again, endpoint, request)
         return parameters

@@ -19,11 +19,12 @@ from tenantry.access.principal import Scope
 from tenantry.api.access_levels import Level
 from tenantry.api.error_responses import MethodNotAllowed
 from tenantry.kit.errors import NotFound
-from tenantry.schemas.base import Nothing
+from tenantry.schemas.base import Nothing, Schema
 from tenantry.tenant.entry import Requirements
 
 ACCEPTED, CREATED, OK = HTTPStatus.ACCEPTED, HTTPStatus.CREATED, HTTPStatus.OK
 CONFLICT, NOT_FOUND = HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND
+PRECONDITION_FAILED = HTTPStatus.PRECONDITION_FAILED
 TOO_MANY_REQUESTS, UNAUTHORIZED = HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED
 
 BODY_BYTES_MAX = 65_536
@@ -77,6 +78,8 @@ class Endpoint:
         body_bytes_max: The largest body that is accepted.
         version: Returns the version of the data, for conditional requests; the handler then
             returns `Versioned` data.
+        edits: The representation of the resource that it reads or changes, if several people edit
+            it. Its responses have an entity tag. A change also takes ``expected``, from If-Match.
     """
 
     method: str
@@ -102,6 +105,7 @@ class Endpoint:
     is_event_stream: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
     version: Callable[[Any], Awaitable[UUID]] | None = None
+    edits: type[Schema] | None = None
 
     @cached_property
     def reads_body(self) -> bool:
@@ -111,7 +115,19 @@ class Endpoint:
     @cached_property
     def has_more(self) -> bool:
         """Whether the handler takes more than the context, the services and the request."""
-        return bool(self.parameters or self.headers or self.is_event_stream)
+        return bool(
+            self.parameters or self.headers or self.is_event_stream or self.has_precondition
+        )
+
+    @cached_property
+    def answers_unchanged(self) -> bool:
+        """Whether it answers 304 to a client that has the current version."""
+        return self.version is not None or (self.edits is not None and self.method == "GET")
+
+    @cached_property
+    def has_precondition(self) -> bool:
+        """Whether it is a change that a client can make conditional, with If-Match."""
+        return self.edits is not None and self.method != "GET"
 
     @cached_property
     def requirements(self) -> Requirements:

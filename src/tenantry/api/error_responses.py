@@ -18,6 +18,7 @@ from tenantry.kit.errors import (
     Unauthenticated,
     Unavailable,
 )
+from tenantry.kit.preconditions import ResourceChanged
 from tenantry.tenant.databases import TenantReadOnly
 from tenantry.tenant.storage import TenantFull
 
@@ -76,6 +77,12 @@ class UnsupportedMediaType(HttpError):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
+class IfMatchRequired(HttpError):
+    """Send `If-Match` with the `ETag` of what you have read: this service requires it."""
+
+    status = HTTPStatus.PRECONDITION_REQUIRED
+
+
 # The first class in an error's method resolution order that is listed here determines the status.
 STATUS: dict[type[TenantryError], HTTPStatus] = {
     Invalid: HTTPStatus.BAD_REQUEST,
@@ -85,6 +92,7 @@ STATUS: dict[type[TenantryError], HTTPStatus] = {
     TenantReadOnly: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
+    ResourceChanged: HTTPStatus.PRECONDITION_FAILED,
     TooManyAttempts: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
     TenantFull: HTTPStatus.INSUFFICIENT_STORAGE,

@@ -74,6 +74,11 @@ _IF_NONE_MATCH: Json = {
     "schema": {"type": "string"},
     "example": '"0123456789abcdef0123456789abcdef"',
 }
+_IF_MATCH: Json = {
+    **_IF_NONE_MATCH,
+    "name": "If-Match",
+    "description": "The `ETag` of the resource as you have read it; 412 if it has changed since.",
+}
 _DONE: Json = {
     "description": "A success without data.",
     "type": "object",
@@ -187,6 +192,8 @@ def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
         found.add(HTTPStatus.NOT_FOUND)
     if endpoint.method != "GET":
         found.add(HTTPStatus.INSUFFICIENT_STORAGE)
+    if endpoint.has_precondition:
+        found |= {HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED}
     if endpoint.reads_body:
         found |= {HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE}
     return sorted(found)
@@ -228,7 +235,9 @@ def _operation(endpoint: Endpoint, request: Json) -> Json:
         _parameter(name, "header", {"type": "string", "description": HEADERS.get(name, "")})
         for name in endpoint.headers
     ]
-    if endpoint.version is not None:
+    if endpoint.has_precondition:
+        parameters.append(_IF_MATCH)
+    elif endpoint.answers_unchanged:
         parameters.append(_IF_NONE_MATCH)
     return {**operation, "parameters": parameters} if parameters else operation
 
@@ -238,7 +247,7 @@ def _responses(endpoint: Endpoint) -> Json:
         str(int(status)): {"description": status.phrase, "content": _success(endpoint, types)}
         for status, types in successes(endpoint).items()
     }
-    if endpoint.version is not None:
+    if endpoint.answers_unchanged:
         answers["304"] = {"description": HTTPStatus.NOT_MODIFIED.phrase}
     for refused in statuses(endpoint):
         failure = {"success": False, "data": None, "message": "A description of the error."}

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -20,6 +21,7 @@ from tenantry.db import audit_log
 from tenantry.fleet.lifecycle import Lifecycle, checked_name
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, Unavailable
+from tenantry.kit.preconditions import Expected, check
 from tenantry.migration.errors import reason_of
 from tenantry.tenant import sessions
 from tenantry.tenant.databases import TenantDatabase
@@ -57,7 +59,14 @@ class Deletion:
     lifecycle: Lifecycle
     kept: timedelta
 
-    async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> datetime | None:
+    async def delete(
+        self,
+        ctx: OperationContext,
+        tenant: Tenant,
+        *,
+        name: str,
+        expected: Expected | None = None,
+    ) -> datetime | None:
         """Delete a suspended tenant: its credentials are rejected, and it is not listed.
 
         Returns:
@@ -66,18 +75,22 @@ class Deletion:
         Raises:
             WrongName: *name* is not its exact name.
             TenantActive: It must be suspended first.
+            ResourceChanged: The tenant is not what is *expected*.
             DatabaseNotDropped: It was to be removed at once. Any process drops its database later.
         """
         if name != tenant.name:
             raise WrongName
         if not self.kept:
-            await self._remove(ctx, tenant, "tenant.delete", self._take_suspended)
+            take = partial(self._take_suspended, expected=expected)
+            await self._remove(ctx, tenant, "tenant.delete", take)
             return None
         catalog = self.lifecycle.catalog
         changes = audit_log.changes_between(tenant, None, *_LOGGED)
         async with catalog.change(
             ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:
+            if expected is not None:
+                check(expected, await tenants.lock(session, tenant.id))
             if await deleted_tenants.add(session, tenant.id, now=ctx.now) is None:
                 raise TenantActive
         await self.lifecycle.databases.forget(tenant.id)
@@ -146,8 +159,15 @@ class Deletion:
             await database.close()
 
     async def _take_suspended(
-        self, session: CatalogChange, tenant_id: UUID, *, worker_id: UUID
+        self,
+        session: CatalogChange,
+        tenant_id: UUID,
+        *,
+        worker_id: UUID,
+        expected: Expected | None,
     ) -> Tenant:
+        if expected is not None:
+            check(expected, await tenants.lock(session, tenant_id))
         taken = await tenants.set_deleting(session, tenant_id, worker_id=worker_id)
         if taken is None:
             raise TenantActive

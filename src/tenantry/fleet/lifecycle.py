@@ -21,6 +21,7 @@ from tenantry.fleet.templates import Templates
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.kit.preconditions import Expected, check
 from tenantry.kit.sizes import LIMIT_BYTES_MIN, shown_size
 from tenantry.kit.tasks import beside
 from tenantry.kit.text import checked_label
@@ -45,6 +46,8 @@ _LOGGED = (
     "size_bytes_max",
     "labels",
 )
+# What a run changes, also the one that brings a tenant to the head in the middle of an update.
+_MIGRATED = ("schema_revision", "failing_run_id", "drifted_at")
 
 
 class ProvisioningFailed(Unavailable):
@@ -133,6 +136,7 @@ class Lifecycle:
         requests_per_minute: int | None = None,
         size_bytes_max: int | None = None,
         labels: Mapping[str, str] | None = None,
+        expected: Expected | None = None,
     ) -> Tenant:
         """Set the values that are not None, and return the tenant.
 
@@ -143,18 +147,17 @@ class Lifecycle:
             TenantNameInUse: The name is taken.
             ActivationFailed: It could not be migrated to the head, and nothing was changed.
             TenantNotFound: It was deleted in the meantime.
+            ResourceChanged: The tenant is not what is *expected*.
         """
         if name is not None:
             checked_name(name)
         _check_size_limit(size_bytes_max)
         keys = None if module_keys is None else modules.checked_keys(module_keys)
         labels = None if labels is None else checked_labels(labels)
-        becomes = msgspec.structs.replace(
-            tenant,
-            is_active=tenant.is_active if is_active is None else is_active,
-            is_read_only=tenant.is_read_only if is_read_only is None else is_read_only,
-        )
-        if _is_writable(becomes) and not _is_writable(tenant):
+        check(expected, tenant)
+        active = tenant.is_active if is_active is None else is_active
+        read_only = tenant.is_read_only if is_read_only is None else is_read_only
+        if active and not read_only and not _is_writable(tenant):
             await self._bring_to_head(tenant)
         changes: audit_log.Changes = []
         async with self.catalog.change(
@@ -164,6 +167,7 @@ class Lifecycle:
                 session, tenant.id, read_only=bool(is_read_only), suspended=is_active is False
             )
             before = await tenants.lock(session, tenant.id)
+            check(expected, _as_migrated(before, tenant))
             changed = await tenants.update(
                 session,
                 tenant.id,
@@ -313,6 +317,10 @@ def checked_name(name: str) -> str:
         BadText: It breaks a rule.
     """
     return checked_label("name", name, chars_max=NAME_CHARS_MAX)
+
+
+def _as_migrated(before: Tenant, known: Tenant) -> Tenant:
+    return msgspec.structs.replace(before, **{name: getattr(known, name) for name in _MIGRATED})
 
 
 def _check_size_limit(size_bytes: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Parse the request headers that select a representation: Accept, Accept-Encoding, If-None-Match.
+"""Parse Accept and Accept-Encoding, which select a representation, and If-(None-)Match.
 
 The API and the console both use this module, so that they agree on the same header.
 """
@@ -40,6 +40,14 @@ def known_tags(headers: RawHeaders) -> frozenset[bytes]:
     """
     tags = _elements(headers, b"if-none-match")
     return frozenset(tag[2:] if tag.startswith(b'W/"') else tag for tag in tags)
+
+
+def expected_tags(headers: RawHeaders) -> frozenset[bytes]:
+    """Return the entity tags in ``If-Match``; `ANY` matches all. Empty without the header.
+
+    The comparison is strong: a weak tag stays weak and equals no strong one (RFC 9110, 13.1.1).
+    """
+    return frozenset(_elements(headers, b"if-match"))
 
 
 def _elements(headers: RawHeaders, name: bytes) -> Iterator[bytes]:

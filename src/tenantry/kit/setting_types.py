@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
-from pydantic import AfterValidator, BeforeValidator, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
 from tenantry.kit.hook_settings import check_url
@@ -70,6 +70,13 @@ def _json(value: Any) -> Any:
 ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
 SizeLimit = Annotated[int, BeforeValidator(_size_limit)]
 Command = Annotated[SecretStr, AfterValidator(_command)]
+IfMatch = Annotated[
+    Literal["", "1"],
+    Field(
+        description="`1`: a change of a post, a tenant, a user or a profile needs `If-Match`, or "
+        "gets 428; over MCP, `expected_version`. Empty: not needed."
+    ),
+]
 MarkText = Annotated[str, AfterValidator(_mark_text)]
 NamingConvention = Annotated[
     dict[Literal["ix", "uq", "ck", "fk", "pk"], str], NoDecode, BeforeValidator(_json)

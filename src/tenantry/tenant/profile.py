@@ -32,7 +32,10 @@ from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import json_text
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import new_id_at
+from tenantry.kit.preconditions import Expected, check
+from tenantry.tenant import users
 from tenantry.tenant.audit import LOG
+from tenantry.tenant.databases import TenantSession
 from tenantry.tenant.entry import (
     PersonContext,
     TenantContext,
@@ -125,7 +128,9 @@ def _update() -> Statement[User]:
 _UPDATE = _update()
 
 
-async def update_profile(ctx: UnconfirmedContext, *, full_name: str, email: str) -> User:
+async def update_profile(
+    ctx: UnconfirmedContext, *, full_name: str, email: str, expected: Expected | None = None
+) -> User:
     """Change the caller's name and e-mail address, and return the user.
 
     Raises:
@@ -133,6 +138,7 @@ async def update_profile(ctx: UnconfirmedContext, *, full_name: str, email: str)
         BadEmail, BadText: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: The caller was deleted.
+        ResourceChanged: The user is not what is *expected*.
     """
     try:
         checked_name(full_name)
@@ -140,8 +146,19 @@ async def update_profile(ctx: UnconfirmedContext, *, full_name: str, email: str)
     except Invalid:
         await confirm_user(ctx)
         raise
+    if expected is not None:
+        await confirm_user(ctx)
+        async with ctx.database.begin() as session:
+            check(expected, await users.lock(session, ctx.user_id))
+            return await _update_profile(ctx, session, full_name, email)
+    return await _update_profile(ctx, ctx.database, full_name, email)
+
+
+async def _update_profile(
+    ctx: UnconfirmedContext, session: TenantSession, full_name: str, email: str
+) -> User:
     claims, token, user_id = ctx.identity.claims, ctx.identity.mcp_token, ctx.identity.user_id
-    changed = await ctx.database.fetch_one(
+    changed = await session.fetch_one(
         _UPDATE,
         user=user_id,
         token_generation=token.user_generation if token else None,

@@ -23,6 +23,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Page, Window
+from tenantry.kit.preconditions import Expected, check
 from tenantry.kit.text import checked_label
 from tenantry.tenant import audit
 from tenantry.tenant.databases import TenantDatabase, TenantSession
@@ -161,6 +162,18 @@ async def get(session: TenantSession, user_id: UUID) -> User:
     return found
 
 
+async def lock(session: TenantSession, user_id: UUID) -> User:
+    """Return the user with this id, and lock the row until the transaction ends.
+
+    Raises:
+        UserNotFound: There is none.
+    """
+    found = await session.fetch_one(_LOCK, user=user_id)
+    if found is None:
+        raise UserNotFound
+    return found
+
+
 async def page(session: TenantSession, window: Window) -> Page[User]:
     """Return a page of the users, the oldest first."""
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
@@ -225,6 +238,7 @@ async def update(
     throttle: Throttle,
     email: str | None = None,
     full_name: str | None = None,
+    expected: Expected | None = None,
     is_active: bool | None = None,
     password: str | None = None,
 ) -> User:
@@ -237,6 +251,7 @@ async def update(
         BadEmail, BadText, BadPassword: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: There is no such user.
+        ResourceChanged: The user is not what is *expected*.
     """
     before = await get(database, user_id)
     if email is not None:
@@ -248,22 +263,14 @@ async def update(
         passwords.check_new(password, email=email or before.email)
         hashed = await passwords.hash(password)
     async with database.begin() as session:
-        locked = await session.fetch_one(_LOCK, user=user_id)
-        if locked is None:
-            raise UserNotFound
-        sent = {"email": email, "full_name": full_name, "is_active": is_active}
+        locked = await lock(session, user_id)
+        check(expected, locked)
+        sent: dict[str, Any] = {"email": email, "full_name": full_name, "is_active": is_active}
         if hashed is None and all(
             value in (None, getattr(locked, name)) for name, value in sent.items()
         ):
             return locked
-        user = await _change(
-            session,
-            user_id,
-            email=email,
-            full_name=full_name,
-            is_active=is_active,
-            password_hash=hashed,
-        )
+        user = await _change(session, user_id, **sent, password_hash=hashed)
         changes = audit_log.changes_between(locked, user, "email", "full_name", "is_active")
         if hashed is not None:
             changes += audit_log.named_change("password")
@@ -282,16 +289,18 @@ async def delete(
     database: TenantDatabase,
     tenant_id: UUID,
     user_id: UUID,
+    *,
+    expected: Expected | None = None,
 ) -> None:
     """Delete a user, and the McpTokens that act as that user.
 
     Raises:
         UserNotFound: There is no such user.
+        ResourceChanged: The user is not what is *expected*.
     """
     async with database.begin() as session:
-        locked = await session.fetch_one(_LOCK, user=user_id)
-        if locked is None:
-            raise UserNotFound
+        locked = await lock(session, user_id)
+        check(expected, locked)
         await session.execute(_REMOVE, user=user_id)
         changes = audit_log.changes_between(locked, None, "email", "full_name")
         await audit.LOG.add(session, ctx, "user.delete", user_id, changes=changes)

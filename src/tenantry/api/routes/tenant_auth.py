@@ -10,6 +10,7 @@ from tenantry.api.endpoints import (
     UNAUTHORIZED,
     endpoint,
 )
+from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.users import (
     ChangePasswordRequest,
@@ -85,16 +86,30 @@ async def logout(ctx: PersonContext, services: Services, request: LogoutRequest)
     errors=[NOT_FOUND, CONFLICT],
     scope=Scope.PROFILE_WRITE,
     adds=True,
+    edits=TenantUserProfile,
 )
 async def update_profile(
-    ctx: UnconfirmedContext, _services: Services, request: UpdateProfileRequest
+    ctx: UnconfirmedContext,
+    _services: Services,
+    request: UpdateProfileRequest,
+    *,
+    expected: Expected | None,
 ) -> TenantUserProfile:
     """Change your profile."""
-    user = await profile.update_profile(ctx, full_name=request.full_name, email=request.email)
+    user = await profile.update_profile(
+        ctx, full_name=request.full_name, email=request.email, expected=expected
+    )
     return TenantUserProfile.of(user)
 
 
-@endpoint("GET", "/api/tenant/auth/profile", PERSON, errors=[NOT_FOUND], scope=Scope.PROFILE_READ)
+@endpoint(
+    "GET",
+    "/api/tenant/auth/profile",
+    PERSON,
+    errors=[NOT_FOUND],
+    scope=Scope.PROFILE_READ,
+    edits=TenantUserProfile,
+)
 async def show_profile(
     ctx: PersonContext, _services: Services, _request: Nothing
 ) -> TenantUserProfile:

@@ -5,7 +5,14 @@ from uuid import UUID
 
 from tenantry.access.principal import Scope
 from tenantry.api.access_levels import TENANT
-from tenantry.api.endpoints import CONFLICT, CONTENT_BYTES_MAX, CREATED, endpoint
+from tenantry.api.endpoints import (
+    CONFLICT,
+    CONTENT_BYTES_MAX,
+    CREATED,
+    PRECONDITION_FAILED,
+    endpoint,
+)
+from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.content import PostPage, PostPageRequest, PostResponse, WritePostRequest
 from tenantry.services import Services
@@ -23,6 +30,8 @@ _write = partial(
 )
 # To unpublish and to delete also work when the storage is full.
 _add = partial(_write, adds=True)
+_add_to = partial(_add, edits=PostResponse)
+_write_to = partial(_write, edits=PostResponse)
 
 
 @_read("/api/tenant/blog/posts")
@@ -34,15 +43,23 @@ async def list_posts(ctx: TenantContext, _services: Services, request: PostPageR
     return PostPage.of_page(page)
 
 
-@_add("POST", "/api/tenant/blog/posts", status=CREATED, errors=[CONFLICT])
+@_add(
+    "POST",
+    "/api/tenant/blog/posts",
+    status=CREATED,
+    errors=[CONFLICT, PRECONDITION_FAILED],
+    headers=("If-None-Match",),
+)
 async def create_post(
-    ctx: TenantContext, services: Services, request: WritePostRequest
+    ctx: TenantContext, services: Services, request: WritePostRequest, *, if_none_match: str
 ) -> PostResponse:
     """Create a draft."""
-    return PostResponse.of(await posts.create(ctx, services.folding, **sent_members(request)))
+    is_new = if_none_match == "*"
+    made = await posts.create(ctx, services.folding, must_be_new=is_new, **sent_members(request))
+    return PostResponse.of(made)
 
 
-@_read("/api/tenant/blog/posts/{postId}")
+@_read("/api/tenant/blog/posts/{postId}", edits=PostResponse)
 async def show_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:
@@ -50,35 +67,57 @@ async def show_post(
     return PostResponse.of(await posts.get(ctx, post_id))
 
 
-@_add("PUT", "/api/tenant/blog/posts/{postId}", errors=[CONFLICT])
+@_add_to("PUT", "/api/tenant/blog/posts/{postId}", errors=[CONFLICT])
 async def update_post(
-    ctx: TenantContext, services: Services, request: WritePostRequest, *, post_id: UUID
+    ctx: TenantContext,
+    services: Services,
+    request: WritePostRequest,
+    *,
+    post_id: UUID,
+    expected: Expected | None,
 ) -> PostResponse:
     """Change a post; slug, excerpt and tags are kept if left out."""
-    changed = await posts.update(ctx, services.folding, post_id, **sent_members(request))
+    changed = await posts.update(
+        ctx, services.folding, post_id, expected=expected, **sent_members(request)
+    )
     return PostResponse.of(changed)
 
 
-@_write("DELETE", "/api/tenant/blog/posts/{postId}", message="The post was deleted.")
+@_write_to("DELETE", "/api/tenant/blog/posts/{postId}", message="The post was deleted.")
 async def delete_post(
-    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext,
+    services: Services,
+    _request: Nothing,
+    *,
+    post_id: UUID,
+    expected: Expected | None,
 ) -> None:
     """Delete a post."""
-    await posts.delete(ctx, post_id)
+    await posts.delete(ctx, post_id, expected=expected)
     services.storage.forget(ctx.tenant)
 
 
-@_add("POST", "/api/tenant/blog/posts/{postId}/publish")
+@_add_to("POST", "/api/tenant/blog/posts/{postId}/publish")
 async def publish_post(
-    ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext,
+    _services: Services,
+    _request: Nothing,
+    *,
+    post_id: UUID,
+    expected: Expected | None,
 ) -> PostResponse:
     """Publish a post."""
-    return PostResponse.of(await posts.publish(ctx, post_id))
+    return PostResponse.of(await posts.publish(ctx, post_id, expected=expected))
 
 
-@_write("POST", "/api/tenant/blog/posts/{postId}/unpublish")
+@_write_to("POST", "/api/tenant/blog/posts/{postId}/unpublish")
 async def unpublish_post(
-    ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext,
+    _services: Services,
+    _request: Nothing,
+    *,
+    post_id: UUID,
+    expected: Expected | None,
 ) -> PostResponse:
     """Turn a published post into a draft."""
-    return PostResponse.of(await posts.unpublish(ctx, post_id))
+    return PostResponse.of(await posts.unpublish(ctx, post_id, expected=expected))

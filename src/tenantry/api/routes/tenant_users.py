@@ -6,6 +6,7 @@ from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, endpoint
 from tenantry.catalog import tenants
+from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing, PageRequest, sent_members
 from tenantry.schemas.users import (
     CreateUserRequest,
@@ -50,12 +51,22 @@ async def create_user(
     return TenantUserProfile.of(user)
 
 
+@endpoint("GET", "/api/admin/tenants/{tenantId}/users/{userId}", ADMIN, edits=TenantUserProfile)
+async def show_user(
+    _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, user_id: UUID
+) -> TenantUserProfile:
+    """Show a user of a tenant."""
+    database = await _open(services, tenant_id, writes=False)
+    return TenantUserProfile.of(await users.get(database, user_id))
+
+
 @endpoint(
     "PATCH",
     "/api/admin/tenants/{tenantId}/users/{userId}",
     ADMIN,
     errors=[CONFLICT],
     seconds_more=HASHING_SECONDS,
+    edits=TenantUserProfile,
 )
 async def update_user(
     ctx: AdminContext,
@@ -64,6 +75,7 @@ async def update_user(
     *,
     tenant_id: UUID,
     user_id: UUID,
+    expected: Expected | None,
 ) -> TenantUserProfile:
     """Change a user of a tenant."""
     database = await _open(services, tenant_id, writes=True)
@@ -75,6 +87,7 @@ async def update_user(
         user_id,
         tenant_id=tenant_id,
         throttle=services.throttle,
+        expected=expected,
         **sent_members(request),
     )
     return TenantUserProfile.of(user)
@@ -85,13 +98,20 @@ async def update_user(
     "/api/admin/tenants/{tenantId}/users/{userId}",
     ADMIN,
     message="The user was deleted.",
+    edits=TenantUserProfile,
 )
 async def delete_user(
-    ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, user_id: UUID
+    ctx: AdminContext,
+    services: Services,
+    _request: Nothing,
+    *,
+    tenant_id: UUID,
+    user_id: UUID,
+    expected: Expected | None,
 ) -> None:
     """Delete a user of a tenant."""
     database = await _open(services, tenant_id, writes=True)
-    await users.delete(ctx, services.catalog, database, tenant_id, user_id)
+    await users.delete(ctx, services.catalog, database, tenant_id, user_id, expected=expected)
 
 
 async def _open(services: Services, tenant_id: UUID, *, writes: bool) -> TenantDatabase:

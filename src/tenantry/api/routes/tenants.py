@@ -9,6 +9,7 @@ from tenantry.api.streaming import Source
 from tenantry.catalog import credentials, plans, runs, tenant_list, tenants
 from tenantry.fleet.status import tenant_map
 from tenantry.kit.errors import Unavailable
+from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing, ZipFile, sent_members
 from tenantry.schemas.tenants import (
     AppliedRevisionResponse,
@@ -85,7 +86,7 @@ async def show_map(
     return TenantMapResponse.of_map(str(streams.head), found)
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}", ADMIN)
+@endpoint("GET", "/api/admin/tenants/{tenantId}", ADMIN, edits=TenantResponse)
 async def show_tenant(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> TenantResponse:
@@ -149,9 +150,14 @@ async def export_tenant(
     return services.export.download(ctx, tenant, row_format=request.format)
 
 
-@endpoint("PATCH", "/api/admin/tenants/{tenantId}", ADMIN, errors=[CONFLICT])
+@endpoint("PATCH", "/api/admin/tenants/{tenantId}", ADMIN, errors=[CONFLICT], edits=TenantResponse)
 async def update_tenant(
-    ctx: AdminContext, services: Services, request: UpdateTenantRequest, *, tenant_id: UUID
+    ctx: AdminContext,
+    services: Services,
+    request: UpdateTenantRequest,
+    *,
+    tenant_id: UUID,
+    expected: Expected | None,
 ) -> TenantResponse:
     """Change a tenant: suspend it, make it read-only, activate it."""
     tenant = await tenants.get(services.catalog, tenant_id)
@@ -166,6 +172,7 @@ async def update_tenant(
         requests_per_minute=sent.get("requests_per_minute"),
         size_bytes_max=sent.get("size_bytes_max"),
         labels=sent.get("labels"),
+        expected=expected,
     )
     return TenantResponse.of(changed)
 
@@ -177,10 +184,16 @@ async def update_tenant(
     message="The tenant was deleted.",
     errors=[CONFLICT],
     seconds_more=None,
+    edits=TenantResponse,
 )
 async def delete_tenant(
-    ctx: AdminContext, services: Services, request: DeleteTenantRequest, *, tenant_id: UUID
+    ctx: AdminContext,
+    services: Services,
+    request: DeleteTenantRequest,
+    *,
+    tenant_id: UUID,
+    expected: Expected | None,
 ) -> None:
     """Delete a suspended tenant; it can be undeleted for some days."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    await services.deletion.delete(ctx, tenant, name=request.name)
+    await services.deletion.delete(ctx, tenant, name=request.name, expected=expected)

@@ -226,6 +226,9 @@ class SqliteConnection(Connection):
     ) -> list[Any]:
         """Run two statements in one transaction; return the rows of the second."""
         raw = self._raw
+        if raw.in_transaction:
+            self._run(first, first_arguments)
+            return self._run(last, last_arguments)
         self._run(self.begin_sql, [])
         try:
             raw.execute(first, first_arguments)

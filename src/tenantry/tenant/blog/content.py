@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.kit.errors import Conflict, NotFound
+from tenantry.kit.preconditions import ResourceChanged
 
 
 class PostNotFound(NotFound):
@@ -15,6 +16,23 @@ class PostNotFound(NotFound):
 
 class SlugInUse(Conflict):
     """Another post has this slug."""
+
+
+class PostChanged(ResourceChanged):
+    """The post has changed since you read it; the message says when."""
+
+    def __init__(self, at: datetime) -> None:
+        super().__init__(
+            f"The post was changed at {at:%Y-%m-%dT%H:%M:%SZ}, after you read it. Read it again, "
+            "and repeat your change on that."
+        )
+
+
+class PostExists(ResourceChanged):
+    """There is a post with this slug already; the message says since when it is as it is."""
+
+    def __init__(self, at: datetime) -> None:
+        super().__init__(f"A post with this slug exists, last changed at {at:%Y-%m-%dT%H:%M:%SZ}.")
 
 
 class PostStatus(StrEnum):

@@ -5,6 +5,7 @@ Drafts are visible to an McpToken only with the scope `content:write`.
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from itertools import product
 from uuid import UUID
 
@@ -15,12 +16,21 @@ from tenantry.access.principal import Scope
 from tenantry.db import audit_log
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
+from tenantry.kit.preconditions import Expected, check
 from tenantry.kit.text import canonical
 from tenantry.tenant import audit, users
 from tenantry.tenant.blog import listing, searching, state, tagging, writing
-from tenantry.tenant.blog.content import Post, PostNotFound, PostStatus, PostSummary
+from tenantry.tenant.blog.content import (
+    Post,
+    PostChanged,
+    PostExists,
+    PostNotFound,
+    PostStatus,
+    PostSummary,
+)
 from tenantry.tenant.blog.drafts import NOTHING, Draft, revised
 from tenantry.tenant.blog.folding import Folding
+from tenantry.tenant.blog.slugs import slug_of
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.entry import TenantContext
@@ -116,22 +126,30 @@ async def create(
     slug: str | None = None,
     excerpt: str | None = None,
     tags: Sequence[str] | None = None,
+    must_be_new: bool = False,
 ) -> Post:
     """Create a draft. Its author is the caller: a user, or the user that the McpToken is bound to.
 
     The title is one line; the content is any text, and stored unchanged. By default, the slug is a
     free one of the title, and the excerpt is the beginning of the content. Tags that differ only in
-    case or width are stored once.
+    case or width are stored once. With *must_be_new*, the slug of the title must be free as it is.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
         SlugInUse: Another post has the given slug.
+        PostExists: With *must_be_new*: a post has the slug.
     """
+    if must_be_new and slug is None:
+        slug = slug_of(title)
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     says = changes.of(NOTHING)
     folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
+        if must_be_new:
+            taken = await session.fetch_one(_FIND_BY_SLUG, slug=says.slug)
+            if taken is not None:
+                raise PostExists(taken.updated_at)
         written = await writing.add(session, says, folded, author=author, now=ctx.now)
         await audit.LOG.add(
             session, ctx, "post.create", written.id, changes=_changes(None, written)
@@ -177,6 +195,7 @@ async def update(
     slug: str | None = None,
     excerpt: str | None = None,
     tags: Sequence[str] | None = None,
+    expected: Expected | None = None,
 ) -> Post:
     """Set the values that are not None, and return the post.
 
@@ -186,12 +205,13 @@ async def update(
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
         PostNotFound: There is no such post.
+        PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug.
     """
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
-        before = await _find(session, post_id)
+        before = await _find(session, post_id, expected)
         says = changes.of(before)
         if says == msgspec.convert(before, Draft, from_attributes=True):
             return before
@@ -200,42 +220,45 @@ async def update(
     return written
 
 
-async def publish(ctx: TenantContext, post_id: UUID) -> Post:
+async def publish(ctx: TenantContext, post_id: UUID, *, expected: Expected | None = None) -> Post:
     """Publish a post. A published post is not changed.
 
     Raises:
         PostNotFound: There is no such post.
+        PostChanged: The post is not what is *expected*.
     """
     async with state.writing(ctx.database) as session:
-        written = await _find(session, post_id)
+        written = await _find(session, post_id, expected)
         if written.published_at is None:
             written = await writing.publish(session, written, published_at=ctx.now, now=ctx.now)
             await audit.LOG.add(session, ctx, "post.publish", post_id)
     return written
 
 
-async def unpublish(ctx: TenantContext, post_id: UUID) -> Post:
+async def unpublish(ctx: TenantContext, post_id: UUID, *, expected: Expected | None = None) -> Post:
     """Turn a post into a draft. A draft is not changed.
 
     Raises:
         PostNotFound: There is no such post.
+        PostChanged: The post is not what is *expected*.
     """
     async with state.writing(ctx.database) as session:
-        written = await _find(session, post_id)
+        written = await _find(session, post_id, expected)
         if written.published_at is not None:
             written = await writing.publish(session, written, published_at=None, now=ctx.now)
             await audit.LOG.add(session, ctx, "post.unpublish", post_id)
     return written
 
 
-async def delete(ctx: TenantContext, post_id: UUID) -> None:
+async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected | None = None) -> None:
     """Permanently delete a post.
 
     Raises:
         PostNotFound: There is no such post.
+        PostChanged: The post is not what is *expected*.
     """
     async with state.writing(ctx.database) as session:
-        before = await _find(session, post_id)
+        before = await _find(session, post_id, expected)
         await writing.remove(session, before)
         await audit.LOG.add(session, ctx, "post.delete", post_id, changes=_changes(before, None))
 
@@ -251,10 +274,11 @@ def _seen(ctx: TenantContext, found: Post | None) -> Post:
     return found
 
 
-async def _find(session: TenantSession, post_id: UUID) -> Post:
+async def _find(session: TenantSession, post_id: UUID, expected: Expected | None) -> Post:
     found = await session.fetch_one(_FIND, post=post_id)
     if found is None:
         raise PostNotFound
+    check(expected, found, partial(PostChanged, found.updated_at))
     return found
 
 
