@@ -29,7 +29,6 @@ from tenantry.kit import log
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import SERVER_DEFAULT, Settings
-from tenantry.tenant import tables as tenant_tables
 from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
@@ -44,13 +43,17 @@ from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
 HOST = "tenantry.test"
 SECRET_KEY = "a secret key that is used in tests alone"
 
-HEAD, BEFORE_HEAD = "0001", ""
-HEAD_NAME = "0001_create_tenant"
+HEAD, BEFORE_HEAD = "0002", "0001"
+HEAD_NAME = "0002_add_post_versions"
 # Reset a tenant's database to the revision before the newest one of Tenantry.
 UNDO_HEAD = (
+    "DROP TABLE tenantry_draft_text",
+    "DROP TABLE tenantry_post_version",
+    "DROP TABLE tenantry_deleted_post",
+    "DROP INDEX ix_tenantry_post_draft_slug",
     *(
-        f"DROP TABLE IF EXISTS {table.name}"
-        for table in reversed(tenant_tables.metadata.sorted_tables)
+        f"ALTER TABLE tenantry_post DROP COLUMN {column}"
+        for column in ("version", "saved_at", "draft_slug")
     ),
     f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
 )

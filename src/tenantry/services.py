@@ -64,7 +64,8 @@ from tenantry.migration.streams import (
     Streams,
 )
 from tenantry.settings import Settings
-from tenantry.tenant.audit import Retention
+from tenantry.tenant.audit import LOG, Prune, Retention
+from tenantry.tenant.blog import deleted
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.storage import Storage
@@ -361,13 +362,15 @@ async def _keep_house(services: Services) -> None:
 
 
 async def _prune_tenants(services: Services) -> None:
-    """Prune the audit logs of tenants, in a separate task: a slow database delays nothing else."""
+    """Prune audit logs and bins of tenants, in a separate task: a slow database delays no other."""
     days = services.settings.audit_days
     retention = Retention(services.catalog, services.databases)
     while True:
+        now = utc_now()
+        works: list[Prune] = [partial(deleted.purge_expired, now=now)]
         if days:
-            now = utc_now()
-            await retention.prune(now=now, before=now - timedelta(days=days))
+            works.insert(0, partial(LOG.prune, before=now - timedelta(days=days)))
+        await retention.prune(now=now, works=works)
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
 

@@ -186,6 +186,7 @@ class Settings(BaseSettings):
         description="`1`: a migration run needs the plan of a dry run or a rehearsal. `other`: one "
         "that another admin has made; all commands together count as one. Empty: no plan needed.",
     )
+    post_versions: setting_types.PostVersions = 50
     require_if_match: setting_types.IfMatch = ""
     wave_check: setting_types.Command = Field(
         SecretStr(""),

@@ -176,6 +176,8 @@ OWN_POST_SUMMARY: Shape = {
     **POST_SUMMARY,
     "createdAt": is_instant,
     "publishedAt": maybe(is_instant),
+    "version": is_count,
+    "hasDraft": is_flag,
 }
 OWN_POST: Shape = {**OWN_POST_SUMMARY, "content": is_text}
 TENANT: Shape = {

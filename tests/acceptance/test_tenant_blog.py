@@ -326,7 +326,7 @@ class TestUpdate:
         after = await blog.change(post, title="After", content="New text")
         kept = await blog.change(own, title="Kept", content="New text")
 
-        changed = {"title": "After", "content": "New text", "excerpt": "New text"}
+        changed = {"title": "After", "content": "New text", "excerpt": "New text", "version": 2}
         assert after == {**post, **changed, "updatedAt": after["updatedAt"]}
         assert instant(after["updatedAt"]) > instant(post["updatedAt"])
         assert ok(await blog.public.get(f"{POSTS}/before"))["content"] == "New text"

@@ -124,8 +124,11 @@ async def _ids(clients: dict[str, httpx.AsyncClient]) -> dict[str, list[str]]:
         answer = await clients[start].get(path, params={"pageSize": 100})
         return [str(one[name]) for one in answer.json()["data"]["items"]]
 
+    tenants = await listed("/api/admin/", "/api/admin/tenants", "id")
     return {
-        "tenantId": await listed("/api/admin/", "/api/admin/tenants", "id"),
+        "tenantId": tenants,
+        "userId": await listed("/api/admin/", f"/api/admin/tenants/{tenants[0]}/users", "id"),
+        "number": ["1", "2"],
         "runId": await listed("/api/admin/", "/api/admin/migration-runs", "id"),
         "planId": await listed("/api/admin/", "/api/admin/plans", "id"),
         "postId": await listed("/api/tenant/", "/api/tenant/blog/posts", "id"),

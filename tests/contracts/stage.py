@@ -181,4 +181,5 @@ async def _find_ids(stage: Stage) -> None:
         planId=plan["id"],
         slug="hello-from-acme",
         postId=str(written[0]["id"]),
+        number="1",
     )

@@ -83,6 +83,7 @@ WRONG = {
     "PLAN_DAYS": ["0", "3651", "x"],
     "REQUIRE_IF_MATCH": ["0", "yes", "true"],
     "REQUIRE_PLAN": ["0", "yes", "Other"],
+    "POST_VERSIONS": ["0", "1001", "x"],
     "PUBLIC_URL": ["cms.example.com", "ftp://cms.example.com", "https://cms.example.com/a"],
     "REQUESTS_PER_MINUTE": ["0", "59", "100000001", "x"],
     "SERVER_PATIENCE_S": ["0", "-1", "86401", "nan", "soon"],

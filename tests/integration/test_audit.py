@@ -2,6 +2,7 @@
 
 import sqlite3
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,7 @@ class TestTenants:
         database, now = await services.databases.open(acme, writes=True), utc_now()
         old = [entry(now - timedelta(days=400, seconds=one)) for one in range(PRUNED_MAX + 5)]
         limit = now - timedelta(days=365)
+        prune = partial(tenant_audit.LOG.prune, before=limit)
         await tenant_audit.LOG.add_all(database, old)
 
         async def left() -> int:
@@ -130,11 +132,13 @@ class TestTenants:
 
         counts = [await left()]
         for _ in range(2):
-            await retention.prune(now=now, before=limit)
+            await retention.prune(now=now, works=[prune])
             counts.append(await left())
         await tenant_audit.LOG.add_all(database, old[:1])
         for later in (timedelta(minutes=59), timedelta(minutes=61)):
-            await retention.prune(now=now + later, before=limit)
+            await retention.prune(
+                now=now + later, works=[prune]
+            )
             counts.append(await left())
 
         assert counts == [PRUNED_MAX + 5, 5, 0, 1, 0]
@@ -142,14 +146,14 @@ class TestTenants:
     async def test_are_pruned_although_another_is_unavailable(self, world: World):
         services, now = world.services, utc_now()
         retention = Retention(services.catalog, services.databases)
-        limit = now - timedelta(days=365)
+        prune = partial(tenant_audit.LOG.prune, before=now - timedelta(days=365))
         for one in (world.acme, world.globex):
             database = await services.databases.open(one.tenant, writes=True)
             await tenant_audit.LOG.add_all(database, [entry(now - timedelta(days=400))])
         raw = [database_of(world, one.tenant) for one in (world.acme, world.globex)]
         raw[0].run("ALTER TABLE tenantry_audit RENAME TO audit_gone")
 
-        await retention.prune(now=now, before=limit)
+        await retention.prune(now=now, works=[prune])
 
         sql = "SELECT count(*) FROM {} WHERE actor = 'ada@example.com'"
         assert raw[0].run(sql.format("audit_gone")) == [(1,)]

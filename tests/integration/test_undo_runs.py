@@ -22,7 +22,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
-from tests.conftest import UNDO_HEAD, provision
+from tests.conftest import HEAD, HEAD_NAME, UNDO_HEAD, provision
 from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate, tenants, until_held, url_of
 from tests.integration.programs import running
@@ -212,12 +212,12 @@ class TestUndo:
             raw_sql.run(url_of(services, tenant), *UNDO_HEAD)
             add_table(folder, "u1_note")
             mixed = await migrate(services)
-            assert await applied(services, mixed) == ["0001_create_tenant,u1_note"]
+            assert await applied(services, mixed) == [f"{HEAD_NAME},u1_note"]
             undo = await migrate(services, undoes=mixed.id)
 
             assert await applied(services, undo) == ["u1_note"]
             sql = "SELECT version_num FROM tenantry_version"
-            assert raw_sql.rows(url_of(services, tenant), sql) == [("0001",)]
+            assert raw_sql.rows(url_of(services, tenant), sql) == [(HEAD,)]
 
     async def test_of_one_branch_keeps_the_other(self, undoable: Settings, folder: AlembicFolder):
         async with open_services(undoable) as services:

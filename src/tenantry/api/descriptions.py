@@ -94,6 +94,8 @@ def path_text(name: str) -> str:
     """Return what a parameter of a path means: ``tenantId``, ``slug``."""
     if name == "slug":
         return "The slug of a post; letters outside ASCII are percent-encoded UTF-8."
+    if name == "number":
+        return "The number of a version of the post."
     return f"The id of the {snake(name.removesuffix('Id')).replace('_', ' ')}."
 
 

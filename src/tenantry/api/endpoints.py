@@ -47,7 +47,8 @@ class Endpoint:
 
     Attributes:
         method: GET, POST, PUT, PATCH or DELETE.
-        path: Literal segments, and ``{name}`` for parameters: ids, except ``{slug}``.
+        path: Literal segments, and ``{name}`` for parameters: ids, except ``{slug}`` and
+            ``{number}``.
         level: The credentials that it requires, and the type of its context.
         handler: Takes the context, the services, the request, and the path parameters and
             `headers` as keywords. It returns the data, a `Reply`, or an asynchronous generator

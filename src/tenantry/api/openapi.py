@@ -287,7 +287,8 @@ def _success(endpoint: Endpoint, types: Sequence[type[msgspec.Struct]]) -> Json:
 
 def _path_parameter(part: str) -> Json:
     name = part[1:-1]
-    schema = {"type": "string"} if name == "slug" else {"type": "string", "format": "uuid"}
+    schemas: Json = {"slug": {"type": "string"}, "number": {"type": "integer", "minimum": 1}}
+    schema = schemas.get(name, {"type": "string", "format": "uuid"})
     return _parameter(name, "path", {**schema, "description": path_text(name)}, required=True)
 
 

@@ -42,6 +42,8 @@ PREFER_CHARS_MAX = 1_024
 RESPOND_ASYNC = "respond-async"
 
 # An unterminated quoted string extends to the end, which keeps matching linear.
+# Of a version: it fits into 32 bits.
+_NUMBER_FORM = re.compile(r"[1-9][0-9]{0,8}")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)', re.DOTALL)
 
 _HEX = rb"[0-9a-fA-F]{2}"
@@ -233,16 +235,21 @@ def decode_query(endpoint: Endpoint, query: bytes) -> Any:
     return decoded
 
 
-def read_parameters(values: Mapping[str, str]) -> dict[str, UUID | str]:
-    """Return the parameters of a path: ids, except ``slug``.
+def read_parameters(values: Mapping[str, str]) -> dict[str, UUID | str | int]:
+    """Return the parameters of a path: ids, except ``slug`` and ``number``.
 
     Raises:
-        NoSuchPath: A value is not a valid id or slug.
+        NoSuchPath: A value is not a valid id, slug or number.
     """
-    parameters: dict[str, UUID | str] = {}
+    parameters: dict[str, UUID | str | int] = {}
     for name, value in values.items():
         if name == "slug":
             parameters[name] = slug_of(value)
+            continue
+        if name == "number":
+            if not _NUMBER_FORM.fullmatch(value):
+                raise NoSuchPath
+            parameters[name] = int(value)
             continue
         parsed = parse_id(value)
         if parsed is None:

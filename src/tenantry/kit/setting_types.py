@@ -77,6 +77,15 @@ IfMatch = Annotated[
         "gets 428; over MCP, `expected_version`. Empty: not needed."
     ),
 ]
+PostVersions = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=1_000,
+        description="The latest versions of a post that are kept, and besides them as many of the "
+        "latest published ones.",
+    ),
+]
 MarkText = Annotated[str, AfterValidator(_mark_text)]
 NamingConvention = Annotated[
     dict[Literal["ix", "uq", "ck", "fk", "pk"], str], NoDecode, BeforeValidator(_json)

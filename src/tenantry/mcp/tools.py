@@ -211,28 +211,31 @@ async def create_post(call: Call, wanted: CreatePost) -> PostResponse:
 async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
     """Change a post; omitted arguments are not changed.
 
-    If it is published, readers see the change immediately.
+    If it is published, the change is a draft, which readers see after `publish_post`.
     """
     changes = sent_members(wanted)
     post_id = await _id_of(call, changes.pop("slug"))
     if "new_slug" in changes:
         changes["slug"] = changes.pop("new_slug")
-    changed = await posts.update(call.ctx, call.services.folding, post_id, **changes)
+    kept = call.services.settings.post_versions
+    changed = await posts.update(call.ctx, call.services.folding, post_id, kept=kept, **changes)
     return PostResponse.of(changed)
 
 
 @tool("Publish a post", SWITCHES, ADDING)
 async def publish_post(call: Call, wanted: NamePost) -> PostResponse:
-    """Publish a post. A published post is not changed."""
+    """Publish a post, or the draft of a published post."""
     post_id = await _id_of(call, wanted.slug)
-    return PostResponse.of(await posts.publish(call.ctx, post_id))
+    kept = call.services.settings.post_versions
+    return PostResponse.of(await posts.publish(call.ctx, post_id, kept=kept))
 
 
 @tool("Unpublish a post", SWITCHES, WRITING)
 async def unpublish_post(call: Call, wanted: NamePost) -> PostResponse:
     """Turn a published post into a draft, which readers do not see."""
     post_id = await _id_of(call, wanted.slug)
-    return PostResponse.of(await posts.unpublish(call.ctx, post_id))
+    kept = call.services.settings.post_versions
+    return PostResponse.of(await posts.unpublish(call.ctx, post_id, kept=kept))
 
 
 @tool("Delete a post", OVERWRITES, WRITING)

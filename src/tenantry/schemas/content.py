@@ -2,14 +2,18 @@
 
 from msgspec import UNSET, UnsetType
 
-from tenantry.schemas.base import PageRequest, PageResponse, Schema
+from tenantry.schemas.base import AtLeastOne, PageRequest, PageResponse, Schema
 from tenantry.tenant.blog.content import (
     Post,
     PostStatus,
     PostSummary,
+    PostVersion,
+    PostVersionSummary,
     PublicPost,
     PublicPostSummary,
 )
+from tenantry.tenant.blog.deleted import DeletedPost
+from tenantry.tenant.blog.history import PostDifference
 
 
 class PublishedPostPageRequest(PageRequest, frozen=True):
@@ -71,6 +75,9 @@ class WritePostRequest(Schema, frozen=True):
         excerpt: At most 500 characters. If blank, or omitted for a new post, it is made from the
             content.
         tags: At most 20 tags, each one line of 1 to 50 characters.
+        publish: Whether readers see it at once. Otherwise the text of a published post becomes a
+            draft, which they see when it is published.
+        note: What the version is noted with: one line of at most 200 characters.
     """
 
     title: str
@@ -78,3 +85,39 @@ class WritePostRequest(Schema, frozen=True):
     slug: str | UnsetType = UNSET
     excerpt: str | UnsetType = UNSET
     tags: list[str] | UnsetType = UNSET
+    publish: bool = False
+    note: str | UnsetType = UNSET
+
+
+class PostVersionSummaryResponse(PostVersionSummary, Schema, frozen=True):
+    """A version of a post in a list; `publishedAt` is null if it was never published."""
+
+
+class PostVersionResponse(PostVersion, Schema, frozen=True):
+    """A complete version of a post."""
+
+
+class PostVersionPage(PageResponse[PostVersionSummaryResponse], frozen=True):
+    """One page of the versions of a post, the newest first."""
+
+
+class DifferenceRequest(Schema, frozen=True):
+    """The version to compare with.
+
+    Attributes:
+        against: The number of the other version. Omitted: the one before.
+    """
+
+    against: AtLeastOne | None = None
+
+
+class DifferenceResponse(PostDifference, Schema, frozen=True):
+    """What differs between two versions of a post."""
+
+
+class DeletedPostResponse(DeletedPost, Schema, frozen=True):
+    """A post in the bin."""
+
+
+class DeletedPostPage(PageResponse[DeletedPostResponse], frozen=True):
+    """One page of the posts in the bin, the last deleted first."""

@@ -4,6 +4,7 @@ An entry is written in the transaction of the change, in the tenant's own databa
 never one without the other, and no write to a tenant waits for the catalog.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -13,7 +14,12 @@ from tenantry.catalog import tenants
 from tenantry.catalog.session import CatalogSession
 from tenantry.db.audit_log import AuditLog
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.tenant.databases import TenantDatabases, TenantKind
+from tenantry.tenant.databases import (
+    TenantDatabase,
+    TenantDatabases,
+    TenantKind,
+    TenantOutdated,
+)
 from tenantry.tenant.tables import audit
 
 # Entries are never merged, and all are of one tenant: its id is given with the filters.
@@ -31,9 +37,12 @@ PRUNE_EVERY = timedelta(hours=1)
 # `DATABASES_MAX` of them in 18 minutes.
 DATABASES_EACH = 20
 
+Prune = Callable[[TenantDatabase], Awaitable[bool]]
+"""Removes some of what has expired; returns whether there may be more."""
+
 
 class Retention:
-    """Removes expired entries from the tenant databases that this process has open.
+    """Removes what has expired from the tenant databases that this process has open.
 
     Args:
         databases: The open ones.
@@ -44,11 +53,11 @@ class Retention:
         self._databases = databases
         self._due: dict[UUID, datetime] = {}
 
-    async def prune(self, *, now: datetime, before: datetime) -> None:
-        """Remove entries from before a time: of each database at most once in `PRUNE_EVERY`.
+    async def prune(self, *, now: datetime, works: Sequence[Prune]) -> None:
+        """Call *works*: for each database at most once in `PRUNE_EVERY`.
 
-        A database with more than `audit_log.PRUNED_MAX` such entries is due again at once. One
-        that is unavailable waits for the next time, and so does one of a read-only tenant.
+        A database is due again at once if one of them returns that there is more. One that is
+        unavailable waits for the next time, and so does one of a read-only tenant.
         """
         opened = self._databases.opened()
         self._due = {one: self._due.get(one, now) for one in opened}
@@ -59,7 +68,8 @@ class Retention:
                 tenant = await tenants.find(self._catalog, tenant_id)
                 if tenant is None or tenant.is_read_only:
                     continue
-                if await LOG.prune(opened[tenant_id], before=before):
-                    self._due[tenant_id] = now
-            except DatabaseUnavailable:
+                for work in works:
+                    if await work(opened[tenant_id]):
+                        self._due[tenant_id] = now
+            except (DatabaseUnavailable, TenantOutdated):
                 continue

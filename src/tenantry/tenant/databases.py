@@ -120,8 +120,18 @@ class TenantDatabases:
         return database
 
 
-async def _read_revision(database: TenantDatabase) -> None:
+async def require_revision(database: TenantDatabase, revision: str) -> None:
+    """Check that an open database has *revision* of Tenantry's stream, or a later one.
+
+    Raises:
+        TenantOutdated: It is waiting to be migrated.
+    """
+    if database.revision < revision:
+        await _read_revision(database, revision)
+
+
+async def _read_revision(database: TenantDatabase, least: str = SERVABLE_FROM) -> None:
     found = await database.fetch_one(READ_VERSION)
-    if found is None or found.version_num < SERVABLE_FROM:
+    if found is None or found.version_num < least:
         raise TenantOutdated
     database.revision = found.version_num

@@ -50,6 +50,9 @@ audit = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# The text of a published post is that of readers; a newer draft is the version in `version`.
+# `saved_at` is the `updated_at` whose text is stored as a version. It differs if the release before
+# this one has written the post, which knows no versions: then the text is stored before it is lost.
 post = sa.Table(
     "tenantry_post",
     metadata,
@@ -64,8 +67,51 @@ post = sa.Table(
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("updated_at", Instant, nullable=False),
     sa.Column("published_at", Instant, nullable=True),
+    sa.Column("version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("saved_at", Instant, nullable=True),
+    sa.Column("draft_slug", Canonical, nullable=True),
     sa.UniqueConstraint("slug"),
     sa.Index("ix_tenantry_post_published_at", "published_at", "id"),
+    sa.Index(
+        "ix_tenantry_post_draft_slug",
+        "draft_slug",
+        postgresql_where=sa.text("draft_slug IS NOT NULL"),
+        sqlite_where=sa.text("draft_slug IS NOT NULL"),
+    ),
+)
+
+# Every text of a post. Without a foreign key: the versions of a post in the bin are kept.
+post_version = sa.Table(
+    "tenantry_post_version",
+    metadata,
+    sa.Column("post_id", sa.Uuid, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("published_at", Instant, nullable=True),
+    sa.Column("author_id", sa.Uuid, nullable=True),
+    sa.Column("author_name", sa.String, nullable=False),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("note", sa.String, nullable=False),
+    sa.Column("title", sa.String, nullable=False),
+    sa.Column("slug", Canonical, nullable=False),
+    sa.Column("excerpt", sa.String, nullable=False),
+    sa.Column("tags", Lines, nullable=False),
+    # Last, so that a list of versions does not read it.
+    sa.Column("content", sa.String, nullable=False),
+)
+
+# The bin: the text of a deleted post is its version `version`.
+deleted_post = sa.Table(
+    "tenantry_deleted_post",
+    metadata,
+    sa.Column("post_id", sa.Uuid, primary_key=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("author_id", sa.Uuid, nullable=True),
+    sa.Column("author_name", sa.String, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("deleted_at", Instant, nullable=False),
+    sa.Column("deleted_by", sa.String, nullable=False),
+    sa.Index("ix_tenantry_deleted_post_deleted_at", "deleted_at", "post_id"),
 )
 
 # The tags of posts, one row each, to find posts by tag.
@@ -99,6 +145,14 @@ tag = sa.Table(
 # Title and content in the form in which they are searched.
 post_text = sa.Table(
     "tenantry_post_text",
+    metadata,
+    sa.Column("post_id", sa.ForeignKey(post.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("text", sa.String, nullable=False),
+)
+
+# The same of the drafts of published posts.
+draft_text = sa.Table(
+    "tenantry_draft_text",
     metadata,
     sa.Column("post_id", sa.ForeignKey(post.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("text", sa.String, nullable=False),

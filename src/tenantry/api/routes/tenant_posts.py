@@ -78,7 +78,12 @@ async def update_post(
 ) -> PostResponse:
     """Change a post; slug, excerpt and tags are kept if left out."""
     changed = await posts.update(
-        ctx, services.folding, post_id, expected=expected, **sent_members(request)
+        ctx,
+        services.folding,
+        post_id,
+        kept=services.settings.post_versions,
+        expected=expected,
+        **sent_members(request),
     )
     return PostResponse.of(changed)
 
@@ -100,24 +105,26 @@ async def delete_post(
 @_add_to("POST", "/api/tenant/blog/posts/{postId}/publish")
 async def publish_post(
     ctx: TenantContext,
-    _services: Services,
+    services: Services,
     _request: Nothing,
     *,
     post_id: UUID,
     expected: Expected | None,
 ) -> PostResponse:
     """Publish a post."""
-    return PostResponse.of(await posts.publish(ctx, post_id, expected=expected))
+    kept = services.settings.post_versions
+    return PostResponse.of(await posts.publish(ctx, post_id, kept=kept, expected=expected))
 
 
 @_write_to("POST", "/api/tenant/blog/posts/{postId}/unpublish")
 async def unpublish_post(
     ctx: TenantContext,
-    _services: Services,
+    services: Services,
     _request: Nothing,
     *,
     post_id: UUID,
     expected: Expected | None,
 ) -> PostResponse:
     """Turn a published post into a draft."""
-    return PostResponse.of(await posts.unpublish(ctx, post_id, expected=expected))
+    kept = services.settings.post_versions
+    return PostResponse.of(await posts.unpublish(ctx, post_id, kept=kept, expected=expected))

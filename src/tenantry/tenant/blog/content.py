@@ -9,6 +9,8 @@ import msgspec
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.preconditions import ResourceChanged
 
+NOBODY = "an assistant without a user"
+
 
 class PostNotFound(NotFound):
     """There is no such post."""
@@ -19,12 +21,13 @@ class SlugInUse(Conflict):
 
 
 class PostChanged(ResourceChanged):
-    """The post has changed since you read it; the message says when."""
+    """The post has changed since you read it; the message says when, and who wrote its text."""
 
-    def __init__(self, at: datetime) -> None:
+    def __init__(self, at: datetime, latest: "PostVersionSummary | None") -> None:
+        by = latest and f" Its text is version {latest.number}, by {latest.author_name or NOBODY}."
         super().__init__(
-            f"The post was changed at {at:%Y-%m-%dT%H:%M:%SZ}, after you read it. Read it again, "
-            "and repeat your change on that."
+            f"The post was changed at {at:%Y-%m-%dT%H:%M:%SZ}, after you read it.{by or ''} Read "
+            "it again, and repeat your change on that."
         )
 
 
@@ -89,6 +92,8 @@ class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
         tags: At most 20.
         published_at: When it was published; None for a draft.
         updated_at: When it was last changed, published or withdrawn.
+        version: The number of its latest version.
+        has_draft: Whether it is published, and its text is a draft that readers do not see yet.
     """
 
     id: UUID
@@ -100,10 +105,62 @@ class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
     created_at: datetime
     published_at: datetime | None
     updated_at: datetime
+    version: int
+    has_draft: bool
 
 
 class Post(PostSummary, frozen=True):
     """A complete post, for editors.
+
+    Attributes:
+        content: The whole text, as it was written; at most 1,000,000 characters.
+    """
+
+    content: str
+
+
+class Stored(Post, frozen=True):
+    """A post, read in the transaction that changes it.
+
+    Attributes:
+        is_recorded: Whether every text of the post is a version. If not, the number of the text in
+            its row is that of the post's version.
+    """
+
+    is_recorded: bool
+
+
+class PostVersionSummary(msgspec.Struct, frozen=True, rename="camel"):
+    """A version of a post in a list.
+
+    Attributes:
+        number: The number of the version, from 1; a later one has a larger number.
+        created_at: When it was saved.
+        published_at: When it was published; None if it never was.
+        author_name: Who saved it; empty without a user.
+        kind: With which credential it was saved: `session`, `mcp-token`, `command`; or `release` if
+            it is from a release that knew no versions.
+        note: What its author noted; empty by default.
+        title: One line, at most 200 characters.
+        slug: The part of the post's URL.
+        excerpt: The beginning of the text, or what its author wrote instead.
+        tags: At most 20.
+    """
+
+    number: int
+    created_at: datetime
+    published_at: datetime | None
+    author_name: str
+    kind: str
+    note: str
+    title: str
+    slug: str
+    excerpt: str
+    tags: list[str]
+
+
+class PostVersion(PostVersionSummary, frozen=True):
+    """A complete version of a post.
 
     Attributes:
         content: The whole text, as it was written; at most 1,000,000 characters.

@@ -11,13 +11,22 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.db.statements import Statement
-from tenantry.tenant.blog import searching
+from tenantry.tenant.blog import drafted, searching
 from tenantry.tenant.blog.content import PostStatus
-from tenantry.tenant.tables import blog_state, post, post_tag, post_text, published_tag, tag
+from tenantry.tenant.tables import (
+    blog_state,
+    draft_text,
+    post,
+    post_tag,
+    post_text,
+    published_tag,
+    tag,
+)
 
 Listed = TypeVar("Listed", bound=msgspec.Struct)
 
 _a_post = sa.literal_column("1", sa.Integer).label("has_post")
+_blog_version = blog_state.c.version.label("blog_version")
 _wanted_tag = sa.bindparam("tag", type_=sa.String)
 _STATUS = {
     PostStatus.ALL: [],
@@ -33,6 +42,7 @@ def statement(
     *,
     tagged: bool,
     searched: bool = False,
+    with_drafts: bool = False,
 ) -> Statement[Listed]:
     """Return the statement of one page of a kind of list. An empty page has one row.
 
@@ -41,10 +51,11 @@ def statement(
     Args:
         columns: The columns of the posts.
         row: *columns*, then ``has_post``, which is None in the row without a post, then
-            ``version`` and ``total_count``.
+            ``blog_version`` and ``total_count``.
         status: Of the posts.
         tagged: Whether they have the tag in the parameter ``tag``.
         searched: Whether they contain the parameter ``search``.
+        with_drafts: Whether *columns* are those of `drafted`, and the search is of drafts too.
     """
     counts = tag if tagged else blog_state
     number = {
@@ -65,9 +76,15 @@ def statement(
     counted = _of_tag(number) if tagged else _of_all(number)
     if searched:
         source = source.join(post_text, post_text.c.post_id == post.c.id)
+        text: sa.ColumnElement[str] = post_text.c.text
+        if with_drafts:
+            source = source.outerjoin(draft_text, draft_text.c.post_id == post.c.id)
+            text = sa.func.coalesce(draft_text.c.text, text)
         wanted = sa.bindparam("search", type_=sa.String)
-        conditions.append(searching.position(post_text.c.text, wanted) > 0)
+        conditions.append(searching.position(text, wanted) > 0)
         counted = _by_counting(source, conditions)
+    if with_drafts:
+        source = drafted.joined(source)
     listed = (
         sa.select(*columns, _a_post)
         .select_from(source)
@@ -87,18 +104,18 @@ def statement(
 
 
 def _of_all(number: sa.ColumnElement[int]) -> sa.Select[Any]:
-    return sa.select(blog_state.c.version, number.label("total_count"))
+    return sa.select(_blog_version, number.label("total_count"))
 
 
 def _of_tag(number: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Return the stored *number* of the wanted tag; 0 if no post has it."""
-    return sa.select(
-        blog_state.c.version, sa.func.coalesce(number, 0).label("total_count")
-    ).select_from(blog_state.outerjoin(tag, tag.c.tag == _wanted_tag))
+    return sa.select(_blog_version, sa.func.coalesce(number, 0).label("total_count")).select_from(
+        blog_state.outerjoin(tag, tag.c.tag == _wanted_tag)
+    )
 
 
 def _by_counting(
     source: sa.FromClause, conditions: Sequence[sa.ColumnElement[bool]]
 ) -> sa.Select[Any]:
     count = sa.select(sa.func.count()).select_from(source).where(*conditions)
-    return sa.select(blog_state.c.version, count.scalar_subquery().label("total_count"))
+    return sa.select(_blog_version, count.scalar_subquery().label("total_count"))

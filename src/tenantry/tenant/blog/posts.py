@@ -5,21 +5,27 @@ Drafts are visible to an McpToken only with the scope `content:write`.
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from itertools import product
 from uuid import UUID
 
 import msgspec
-import sqlalchemy as sa
 
 from tenantry.access.principal import Scope
 from tenantry.db import audit_log
-from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
-from tenantry.kit.preconditions import Expected, check
+from tenantry.kit.preconditions import Expected
 from tenantry.kit.text import canonical
 from tenantry.tenant import audit, users
-from tenantry.tenant.blog import listing, searching, state, tagging, writing
+from tenantry.tenant.blog import (
+    deleted,
+    drafted,
+    listing,
+    searching,
+    state,
+    tagging,
+    versions,
+    writing,
+)
 from tenantry.tenant.blog.content import (
     Post,
     PostChanged,
@@ -27,39 +33,37 @@ from tenantry.tenant.blog.content import (
     PostNotFound,
     PostStatus,
     PostSummary,
+    Stored,
 )
-from tenantry.tenant.blog.drafts import NOTHING, Draft, revised
+from tenantry.tenant.blog.drafts import NOTHING, revised
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.slugs import slug_of
+from tenantry.tenant.blog.versions import Kind, Saver
 from tenantry.tenant.blog.writing import Author
-from tenantry.tenant.databases import TenantDatabase, TenantSession
+from tenantry.tenant.databases import TenantDatabase, TenantSession, require_revision
 from tenantry.tenant.entry import TenantContext
-from tenantry.tenant.tables import post
 
 
 class _Listed(PostSummary, frozen=True):
     has_post: int | None
-    version: UUID
+    blog_version: UUID
     total_count: int
 
 
-_COLUMNS = columns_of(post, PostSummary)
 _PAGES = {
-    (status, tagged, searched): listing.statement(
-        _COLUMNS, _Listed, status, tagged=tagged, searched=searched
+    (sees_drafts, status, tagged, searched): listing.statement(
+        drafted.columns(PostSummary, with_drafts=sees_drafts),
+        _Listed,
+        status,
+        tagged=tagged,
+        searched=searched,
+        with_drafts=sees_drafts,
     )
-    for status, tagged, searched in product(PostStatus, (False, True), (False, True))
+    for sees_drafts, status, tagged, searched in product(
+        (False, True), PostStatus, (False, True), (False, True)
+    )
+    if sees_drafts or status is PostStatus.PUBLISHED
 }
-_FIND = Statement(
-    sa.select(*columns_of(post, Post)).where(post.c.id == sa.bindparam("post", type_=sa.Uuid)),
-    Post,
-)
-_FIND_BY_SLUG = Statement(
-    sa.select(*columns_of(post, Post)).where(
-        post.c.slug == sa.bindparam("slug", type_=post.c.slug.type)
-    ),
-    Post,
-)
 
 
 async def page(
@@ -83,12 +87,14 @@ async def page(
         wanted["tag"] = tagging.wanted_tag(tag)
     if search is not None:
         wanted["search"] = searching.searched_for(search)
-    if not _sees_drafts(ctx):
+    await require_revision(ctx.database, state.EDITABLE_FROM)
+    sees_drafts = _sees_drafts(ctx)
+    if not sees_drafts:
         if status is PostStatus.DRAFT:
             return Page([], window, 0)
         status = PostStatus.PUBLISHED
     rows = await ctx.database.fetch_all(
-        _PAGES[status, tag is not None, search is not None],
+        _PAGES[sees_drafts, status, tag is not None, search is not None],
         limit=window.size,
         offset=window.offset,
         **wanted,
@@ -103,17 +109,21 @@ async def get(ctx: TenantContext, post_id: UUID) -> Post:
     Raises:
         PostNotFound: The caller sees no post with this id.
     """
-    found = await ctx.database.fetch_one(_FIND, post=post_id)
+    await require_revision(ctx.database, state.EDITABLE_FROM)
+    find = drafted.FIND if _sees_drafts(ctx) else drafted.FIND_PUBLISHED
+    found = await ctx.database.fetch_one(find, post=post_id)
     return _seen(ctx, found)
 
 
 async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
-    """Return a post.
+    """Return the post with this slug, or whose draft has it.
 
     Raises:
         PostNotFound: The caller sees no post with this slug.
     """
-    found = await ctx.database.fetch_one(_FIND_BY_SLUG, slug=canonical(slug))
+    await require_revision(ctx.database, state.EDITABLE_FROM)
+    find = drafted.FIND_BY_SLUG if _sees_drafts(ctx) else drafted.FIND_PUBLISHED_BY_SLUG
+    found = await ctx.database.fetch_one(find, slug=canonical(slug))
     return _seen(ctx, found)
 
 
@@ -126,9 +136,13 @@ async def create(
     slug: str | None = None,
     excerpt: str | None = None,
     tags: Sequence[str] | None = None,
+    publish: bool = False,
+    note: str | None = None,
     must_be_new: bool = False,
 ) -> Post:
-    """Create a draft. Its author is the caller: a user, or the user that the McpToken is bound to.
+    """Create a draft; with *publish*, a published post.
+
+    Its author is the caller: a user, or the user that the McpToken is bound to.
 
     The title is one line; the content is any text, and stored unchanged. By default, the slug is a
     free one of the title, and the excerpt is the beginning of the content. Tags that differ only in
@@ -142,18 +156,28 @@ async def create(
     if must_be_new and slug is None:
         slug = slug_of(title)
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
-    says = changes.of(NOTHING)
+    says, by = changes.of(NOTHING), versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
         if must_be_new:
-            taken = await session.fetch_one(_FIND_BY_SLUG, slug=says.slug)
+            taken = await session.fetch_one(drafted.FIND_PUBLISHED_BY_SLUG, slug=says.slug)
             if taken is not None:
                 raise PostExists(taken.updated_at)
-        written = await writing.add(session, says, folded, author=author, now=ctx.now)
+        written = await writing.add(
+            session,
+            says,
+            folded,
+            author=author,
+            by=by,
+            now=ctx.now,
+            published_at=ctx.now if publish else None,
+        )
         await audit.LOG.add(
             session, ctx, "post.create", written.id, changes=_changes(None, written)
         )
+        if publish:
+            await audit.LOG.add(session, ctx, "post.publish", written.id)
     return written
 
 
@@ -180,6 +204,7 @@ async def write_new(
             says,
             folded,
             author=author,
+            by=Saver(author.id, Kind.COMMAND),
             now=now,
             published_at=now if is_published else None,
         )
@@ -190,17 +215,21 @@ async def update(
     folding: Folding,
     post_id: UUID,
     *,
+    kept: int,
     title: str | None = None,
     content: str | None = None,
     slug: str | None = None,
     excerpt: str | None = None,
     tags: Sequence[str] | None = None,
+    publish: bool = False,
+    note: str | None = None,
     expected: Expected | None = None,
 ) -> Post:
-    """Set the values that are not None, and return the post.
+    """Save a version with the values that are not None, and return the post.
 
-    An excerpt that was derived from the content is derived again, and so is a blank *excerpt*. A
-    post that has these values already is not changed.
+    Readers of a published post see it only with *publish*; otherwise it is a draft. An excerpt that
+    was derived from the content is derived again, and so is a blank *excerpt*. A post that has
+    these values already is not changed. The latest *kept* versions are kept.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
@@ -209,49 +238,70 @@ async def update(
         SlugInUse: Another post has the slug.
     """
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
+    by = versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id, expected)
         says = changes.of(before)
-        if says == msgspec.convert(before, Draft, from_attributes=True):
-            return before
-        written = await writing.change(session, before, says, folded, now=ctx.now)
+        if says == writing.text_of(before):
+            return await _publish(ctx, session, before, kept) if publish else before
+        if not before.is_recorded:
+            await versions.add_unknown(session, post_id)
+        published_at = before.published_at or (ctx.now if publish else None)
+        shown_at = ctx.now if publish else None
+        if published_at is None or publish:
+            written = await writing.change(
+                session, before, says, folded, now=ctx.now, published_at=published_at
+            )
+        else:
+            written = await writing.change_draft(session, before, says, folded, now=ctx.now)
+        await versions.add(
+            session, post_id, written.version, says, by, now=ctx.now, published_at=shown_at
+        )
+        await versions.prune(session, post_id, written.version, kept)
         await audit.LOG.add(session, ctx, "post.update", post_id, changes=_changes(before, written))
-    return written
-
-
-async def publish(ctx: TenantContext, post_id: UUID, *, expected: Expected | None = None) -> Post:
-    """Publish a post. A published post is not changed.
-
-    Raises:
-        PostNotFound: There is no such post.
-        PostChanged: The post is not what is *expected*.
-    """
-    async with state.writing(ctx.database) as session:
-        written = await _find(session, post_id, expected)
-        if written.published_at is None:
-            written = await writing.publish(session, written, published_at=ctx.now, now=ctx.now)
+        if publish and (before.has_draft or written.published_at != before.published_at):
             await audit.LOG.add(session, ctx, "post.publish", post_id)
     return written
 
 
-async def unpublish(ctx: TenantContext, post_id: UUID, *, expected: Expected | None = None) -> Post:
-    """Turn a post into a draft. A draft is not changed.
+async def publish(
+    ctx: TenantContext, post_id: UUID, *, kept: int, expected: Expected | None = None
+) -> Post:
+    """Publish a post, or the draft of a published one. Without a draft, that is not changed.
 
     Raises:
         PostNotFound: There is no such post.
         PostChanged: The post is not what is *expected*.
+        SlugInUse: Another post has the slug of the draft.
     """
     async with state.writing(ctx.database) as session:
-        written = await _find(session, post_id, expected)
-        if written.published_at is not None:
-            written = await writing.publish(session, written, published_at=None, now=ctx.now)
-            await audit.LOG.add(session, ctx, "post.unpublish", post_id)
+        before = await _find(session, post_id, expected)
+        return await _publish(ctx, session, before, kept)
+
+
+async def unpublish(
+    ctx: TenantContext, post_id: UUID, *, kept: int, expected: Expected | None = None
+) -> Post:
+    """Turn a post into a draft, with its latest text. A draft is not changed.
+
+    Raises:
+        PostNotFound: There is no such post.
+        PostChanged: The post is not what is *expected*.
+        SlugInUse: Another post has the slug of the draft.
+    """
+    async with state.writing(ctx.database) as session:
+        before = await _find(session, post_id, expected)
+        if before.published_at is None:
+            return before
+        before = await _recorded(ctx, session, before, kept)
+        written = await writing.publish(session, before, published_at=None, now=ctx.now)
+        await audit.LOG.add(session, ctx, "post.unpublish", post_id)
     return written
 
 
 async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected | None = None) -> None:
-    """Permanently delete a post.
+    """Move a post to the bin: see `deleted`.
 
     Raises:
         PostNotFound: There is no such post.
@@ -259,6 +309,9 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected | None
     """
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id, expected)
+        recorded = await _recorded(ctx, session, before, before.version)
+        user_id = ctx.identity.user_id
+        await deleted.add(session, post_id, recorded.version, now=ctx.now, user_id=user_id)
         await writing.remove(session, before)
         await audit.LOG.add(session, ctx, "post.delete", post_id, changes=_changes(before, None))
 
@@ -274,12 +327,41 @@ def _seen(ctx: TenantContext, found: Post | None) -> Post:
     return found
 
 
-async def _find(session: TenantSession, post_id: UUID, expected: Expected | None) -> Post:
-    found = await session.fetch_one(_FIND, post=post_id)
+async def _find(session: TenantSession, post_id: UUID, expected: Expected | None = None) -> Stored:
+    found = await session.fetch_one(drafted.STORED, post=post_id)
     if found is None:
         raise PostNotFound
-    check(expected, found, partial(PostChanged, found.updated_at))
+    if expected is not None and not expected(found):
+        latest = await versions.find(session, post_id, found.version)
+        raise PostChanged(found.updated_at, latest)
     return found
+
+
+async def _publish(ctx: TenantContext, session: TenantSession, before: Stored, kept: int) -> Post:
+    if before.published_at is not None and not before.has_draft:
+        return before
+    before = await _recorded(ctx, session, before, kept)
+    published_at = before.published_at or ctx.now
+    written = await writing.publish(session, before, published_at=published_at, now=ctx.now)
+    await versions.publish(session, written.id, written.version, now=ctx.now)
+    await audit.LOG.add(session, ctx, "post.publish", written.id)
+    return written
+
+
+async def _recorded(
+    ctx: TenantContext, session: TenantSession, before: Stored, kept: int
+) -> Stored:
+    """Store what the release before has written as versions; return the post as it is then."""
+    if before.is_recorded:
+        return before
+    await versions.add_unknown(session, before.id)
+    number = before.version
+    if before.has_draft:  # the latest text is still the draft, so it is the latest version again
+        number += 1
+        text, by = writing.text_of(before), versions.saver(ctx)
+        await versions.add(session, before.id, number, text, by, now=ctx.now, published_at=None)
+        await versions.prune(session, before.id, number, kept)
+    return msgspec.structs.replace(before, version=number, is_recorded=True)
 
 
 def _changes(before: Post | None, after: Post | None) -> audit_log.Changes:

@@ -27,7 +27,7 @@ class Versioned(Generic[Content]):
 
 class _Listed(PublicPostSummary, frozen=True):
     has_post: int | None
-    version: UUID
+    blog_version: UUID
     total_count: int
 
 
@@ -59,7 +59,7 @@ async def page(
     rows = await database.fetch_all(statement, limit=window.size, offset=window.offset, **wanted)
     first = rows[0]
     items = list[PublicPostSummary](rows) if first.has_post else []
-    return Versioned(Page(items, window, first.total_count), first.version)
+    return Versioned(Page(items, window, first.total_count), first.blog_version)
 
 
 async def get(database: TenantDatabase, slug: str) -> Versioned[PublicPost]:

@@ -15,8 +15,11 @@ import sqlalchemy as sa
 
 from tenantry.db.statements import Statement
 from tenantry.kit.ids import new_id
-from tenantry.tenant.databases import TenantDatabase, TenantSession
+from tenantry.tenant.databases import TenantDatabase, TenantSession, require_revision
 from tenantry.tenant.tables import blog_state
+
+EDITABLE_FROM = "0002"
+"""The oldest revision at which editors can read and write posts; readers can read them before."""
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -47,7 +50,12 @@ async def version(database: TenantDatabase) -> UUID:
 
 @asynccontextmanager
 async def writing(database: TenantDatabase) -> AsyncIterator[TenantSession]:
-    """Open a transaction that writes to the blog; other writes wait until it ends."""
+    """Open a transaction that writes to the blog; other writes wait until it ends.
+
+    Raises:
+        TenantOutdated: The tenant must be migrated to `EDITABLE_FROM` first.
+    """
+    await require_revision(database, EDITABLE_FROM)
     async with database.begin() as session:
         await session.execute(_LOCK)
         yield session

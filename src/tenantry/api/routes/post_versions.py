@@ -1,0 +1,108 @@
+"""``/api/tenant/blog``: the versions of posts, and deleted posts, for editors."""
+
+from functools import partial
+from uuid import UUID
+
+from tenantry.access.principal import Scope
+from tenantry.api.access_levels import TENANT
+from tenantry.api.endpoints import CONFLICT, endpoint
+from tenantry.kit.preconditions import Expected
+from tenantry.schemas.base import Nothing, PageRequest
+from tenantry.schemas.content import (
+    DeletedPostPage,
+    DifferenceRequest,
+    DifferenceResponse,
+    PostResponse,
+    PostVersionPage,
+    PostVersionResponse,
+)
+from tenantry.services import Services
+from tenantry.tenant import modules
+from tenantry.tenant.blog import deleted, history
+from tenantry.tenant.entry import TenantContext
+
+_endpoint = partial(endpoint, level=TENANT, scope=Scope.CONTENT_WRITE, module=modules.BLOG)
+_read = partial(_endpoint, "GET")
+
+
+@_read("/api/tenant/blog/posts/{postId}/versions")
+async def list_versions(
+    ctx: TenantContext, _services: Services, request: PageRequest, *, post_id: UUID
+) -> PostVersionPage:
+    """List the versions of a post, newest first."""
+    return PostVersionPage.of_page(await history.page(ctx, post_id, request.window))
+
+
+@_read("/api/tenant/blog/posts/{postId}/versions/{number}")
+async def show_version(
+    ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID, number: int
+) -> PostVersionResponse:
+    """Show a version of a post."""
+    return PostVersionResponse.of(await history.get(ctx, post_id, number))
+
+
+@_read("/api/tenant/blog/posts/{postId}/versions/{number}/difference")
+async def show_difference(
+    ctx: TenantContext,
+    _services: Services,
+    request: DifferenceRequest,
+    *,
+    post_id: UUID,
+    number: int,
+) -> DifferenceResponse:
+    """Show what differs between a version of a post and another."""
+    found = await history.difference(ctx, post_id, number, request.against)
+    return DifferenceResponse.of(found)
+
+
+@_endpoint(
+    "POST",
+    "/api/tenant/blog/posts/{postId}/versions/{number}/restore",
+    errors=[CONFLICT],
+    adds=True,
+    edits=PostResponse,
+)
+async def restore_version(
+    ctx: TenantContext,
+    services: Services,
+    _request: Nothing,
+    *,
+    post_id: UUID,
+    number: int,
+    expected: Expected | None,
+) -> PostResponse:
+    """Save the text of a version as the latest; of a published post, as its draft."""
+    kept = services.settings.post_versions
+    restored = await history.restore(
+        ctx, services.folding, post_id, number, kept=kept, expected=expected
+    )
+    return PostResponse.of(restored)
+
+
+@_read("/api/tenant/blog/deleted-posts")
+async def list_deleted(
+    ctx: TenantContext, _services: Services, request: PageRequest
+) -> DeletedPostPage:
+    """List the posts in the bin, the last deleted first."""
+    return DeletedPostPage.of_page(await deleted.page(ctx, request.window))
+
+
+@_endpoint("POST", "/api/tenant/blog/deleted-posts/{postId}/restore", errors=[CONFLICT], adds=True)
+async def restore_deleted(
+    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
+) -> PostResponse:
+    """Restore a post from the bin, as a draft."""
+    return PostResponse.of(await deleted.restore(ctx, services.folding, post_id))
+
+
+@_endpoint(
+    "DELETE",
+    "/api/tenant/blog/deleted-posts/{postId}",
+    message="The post was removed for good.",
+)
+async def purge_deleted(
+    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
+) -> None:
+    """Remove a post in the bin for good, with all its versions."""
+    await deleted.purge(ctx, post_id)
+    services.storage.forget(ctx.tenant)

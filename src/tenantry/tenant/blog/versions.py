@@ -1,0 +1,181 @@
+"""The versions of a post: every text that was saved, with who saved it and when.
+
+The latest `TENANTRY_POST_VERSIONS` are kept, and as many of those that were published. A version is
+never changed, except that `published_at` is set when its text is published.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.db.statements import Statement, columns_of
+from tenantry.kit.text import checked_line
+from tenantry.tenant.blog.content import PostVersion
+from tenantry.tenant.blog.drafted import unrecorded
+from tenantry.tenant.blog.drafts import Draft
+from tenantry.tenant.databases import TenantSession
+from tenantry.tenant.entry import TenantContext
+from tenantry.tenant.tables import post_version, user
+
+NOTE_CHARS_MAX = 200
+
+
+class Kind(StrEnum):
+    """The credential with which a version was saved."""
+
+    SESSION = "session"
+    MCP_TOKEN = "mcp-token"  # noqa: S105 - not a password
+    COMMAND = "command"
+    RELEASE = "release"
+    """Unknown: the text is from a release of Tenantry that knew no versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saver:
+    """Who saves a version, and why.
+
+    Attributes:
+        id: The user; None without one.
+        kind: The credential.
+        note: One line, or empty.
+    """
+
+    id: UUID | None
+    kind: Kind
+    note: str = ""
+
+
+_post = sa.bindparam("post", type_=sa.Uuid)
+_number = sa.bindparam("number", type_=sa.Integer)
+_ADDED = (
+    "created_at",
+    "published_at",
+    "kind",
+    "note",
+    "title",
+    "slug",
+    "excerpt",
+    "tags",
+    "content",
+)
+
+
+def name_of(user_id: sa.ColumnElement[UUID]) -> sa.ColumnElement[str]:
+    """Return the name of a user, in SQL; empty without one."""
+    name = sa.select(user.c.full_name).where(user.c.id == user_id).scalar_subquery()
+    return sa.func.coalesce(name, sa.literal_column("''", sa.String))
+
+
+_author = sa.bindparam("author_id", type_=sa.Uuid)
+_ADD = Statement[Any](
+    sa.insert(post_version).values(
+        post_id=_post,
+        number=_number,
+        author_id=_author,
+        author_name=name_of(_author),
+        **{name: sa.bindparam(name, type_=post_version.c[name].type) for name in _ADDED},
+    )
+)
+_NAMES = [column.name for column in post_version.c if column.name != "post_id"]
+_ADD_UNKNOWN = Statement[Any](
+    sa.insert(post_version).from_select(
+        [*_NAMES, "post_id"], unrecorded(_NAMES, _post).add_columns(_post)
+    )
+)
+_of_post = post_version.c.post_id == _post
+_PUBLISH = Statement[Any](
+    sa.update(post_version)
+    .values(published_at=sa.bindparam("at", type_=post_version.c.published_at.type))
+    .where(_of_post, post_version.c.number == _number)
+)
+_FIND = Statement(
+    sa.select(*columns_of(post_version, PostVersion)).where(
+        _of_post, post_version.c.number == _number
+    ),
+    PostVersion,
+)
+_kept = sa.bindparam("kept", type_=sa.BigInteger)
+_PRUNE = Statement[Any](
+    sa.delete(post_version).where(
+        _of_post,
+        post_version.c.number <= sa.bindparam("last", type_=sa.Integer),
+        post_version.c.published_at.is_(None),
+    )
+)
+_published = sa.select(post_version.c.number).where(
+    _of_post, post_version.c.published_at.is_not(None)
+)
+_PRUNE_PUBLISHED = Statement[Any](
+    sa.delete(post_version).where(
+        _of_post,
+        post_version.c.published_at.is_not(None),
+        post_version.c.number
+        < sa.select(sa.func.min(sa.column("number", sa.Integer)))
+        .select_from(_published.order_by(post_version.c.number.desc()).limit(_kept).subquery())
+        .scalar_subquery(),
+        post_version.c.number <= sa.bindparam("last", type_=sa.Integer),
+    )
+)
+
+
+def saver(ctx: TenantContext, note: str | None = None) -> Saver:
+    """Return the caller as the one who saves a version.
+
+    Raises:
+        BadText: *note* is not one line of at most `NOTE_CHARS_MAX` characters.
+    """
+    kind = Kind.SESSION if ctx.identity.mcp_token is None else Kind.MCP_TOKEN
+    if note:
+        checked_line("note", note, chars_max=NOTE_CHARS_MAX)
+    return Saver(ctx.identity.user_id, kind, note or "")
+
+
+async def find(session: TenantSession, post_id: UUID, number: int) -> PostVersion | None:
+    """Return a version of a post, if it is stored."""
+    return await session.fetch_one(_FIND, post=post_id, number=number)
+
+
+async def add(
+    session: TenantSession,
+    post_id: UUID,
+    number: int,
+    says: Draft,
+    by: Saver,
+    *,
+    now: datetime,
+    published_at: datetime | None,
+) -> None:
+    """Add a version; the slug of *says* is not None."""
+    await session.execute(
+        _ADD,
+        post=post_id,
+        number=number,
+        created_at=now,
+        published_at=published_at,
+        author_id=by.id,
+        kind=by.kind.value,
+        note=by.note,
+        **msgspec.structs.asdict(says),
+    )
+
+
+async def add_unknown(session: TenantSession, post_id: UUID) -> None:
+    """Add the text in the row of a post as a version, if no version has it."""
+    await session.execute(_ADD_UNKNOWN, post=post_id)
+
+
+async def publish(session: TenantSession, post_id: UUID, number: int, *, now: datetime) -> None:
+    """Record that a version was published."""
+    await session.execute(_PUBLISH, post=post_id, number=number, at=now)
+
+
+async def prune(session: TenantSession, post_id: UUID, latest: int, kept: int) -> None:
+    """Remove the oldest versions: all but *kept*, and all but *kept* published ones."""
+    if latest > kept:
+        await session.execute(_PRUNE, post=post_id, last=latest - kept)
+        await session.execute(_PRUNE_PUBLISHED, post=post_id, last=latest - kept, kept=kept)
