@@ -240,7 +240,7 @@ async def unpublish_post(call: Call, wanted: NamePost) -> PostResponse:
 
 @tool("Delete a post", OVERWRITES, WRITING)
 async def delete_post(call: Call, wanted: NamePost) -> Done:
-    """Permanently delete a post or a draft."""
+    """Delete a post or a draft. A user can restore it from the bin for 30 days."""
     post_id = await _id_of(call, wanted.slug)
     await posts.delete(call.ctx, post_id)
     call.services.storage.forget(call.ctx.tenant)

@@ -101,7 +101,7 @@ class PostVersionPage(PageResponse[PostVersionSummaryResponse], frozen=True):
     """One page of the versions of a post, the newest first."""
 
 
-class DifferenceRequest(Schema, frozen=True):
+class PostDifferenceRequest(Schema, frozen=True):
     """The version to compare with.
 
     Attributes:
@@ -111,7 +111,7 @@ class DifferenceRequest(Schema, frozen=True):
     against: AtLeastOne | None = None
 
 
-class DifferenceResponse(PostDifference, Schema, frozen=True):
+class PostDifferenceResponse(PostDifference, Schema, frozen=True):
     """What differs between two versions of a post."""
 
 

@@ -115,7 +115,11 @@ class Storage:
             return
         if not await self._room_of(tenant, limit).take(_measure_tenant, database, limit):
             # On PostgreSQL, the size of a database stays as it is when rows are deleted.
-            remedy = "" if self._databases.server(name).folder is None else "delete posts, or "
+            remedy = (
+                ""
+                if self._databases.server(name).folder is None
+                else "delete posts and empty the bin, or "
+            )
             raise TenantFull(
                 f"The tenant has reached its size limit of {shown_size(limit)}: {remedy}ask the "
                 "operator for a higher limit."

@@ -10,8 +10,8 @@ from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing, PageRequest
 from tenantry.schemas.content import (
     DeletedPostPage,
-    DifferenceRequest,
-    DifferenceResponse,
+    PostDifferenceRequest,
+    PostDifferenceResponse,
     PostResponse,
     PostVersionPage,
     PostVersionResponse,
@@ -45,14 +45,14 @@ async def show_version(
 async def show_difference(
     ctx: TenantContext,
     _services: Services,
-    request: DifferenceRequest,
+    request: PostDifferenceRequest,
     *,
     post_id: UUID,
     number: int,
-) -> DifferenceResponse:
+) -> PostDifferenceResponse:
     """Show what differs between a version of a post and another."""
     found = await history.difference(ctx, post_id, number, request.against)
-    return DifferenceResponse.of(found)
+    return PostDifferenceResponse.of(found)
 
 
 @_endpoint(
