@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.acceptance.assistants import assistant, data_of, refusal_of
 from tests.acceptance.blogs import Blog, blog_of
 from tests.acceptance.support import OWN_POSTS, ok, refused
 from tests.conftest import World
@@ -77,3 +78,37 @@ class TestNewPost:
         assert made["updatedAt"][:19] in refused(again, 412)
         assert again.headers["x-error-code"] == "post_exists"
         assert (await blog.write("Once"))["slug"] == "once-2"
+
+
+class TestAssistant:
+    async def test_that_names_the_version_it_has_read_overwrites_no_later_one(
+        self, blog: Blog
+    ) -> None:
+        post = await blog.write("Post")
+        token = await blog.world.mcp_token(blog.world.acme)
+        async with assistant(blog.world, token) as client:
+            later = {"slug": "post", "content": "By the assistant", "note": "Shorter"}
+            first = await client.call_tool("update_post", {**later, "expected_version": 1})
+            assert data_of(first)["version"] == 2
+            ok(await save(blog, post, "By the owner"))
+            for name in ("update_post", "publish_post", "unpublish_post", "delete_post"):
+                arguments = {**later, "expected_version": 2}
+                if name != "update_post":
+                    arguments = {"slug": "post", "expected_version": 2}
+                answer = await client.call_tool(name, arguments)
+                assert "version 3, by Owner acme-canary" in refusal_of(answer)
+
+        assert (await read(blog, post))[1]["content"] == "By the owner"
+
+    async def test_must_name_it_if_the_operator_requires_that(self, blog: Blog) -> None:
+        settings = blog.world.services.settings.model_copy(update={"require_if_match": "1"})
+        world = blog.world.with_services(settings=settings)
+        await blog.write("Post")
+        token = await world.mcp_token(world.acme)
+        async with assistant(world, token) as client:
+            without = await client.call_tool("publish_post", {"slug": "post"})
+            arguments = {"slug": "post", "expected_version": 1}
+            published = await client.call_tool("publish_post", arguments)
+
+        assert "`expected_version` is required" in refusal_of(without)
+        assert data_of(published)["publishedAt"]

@@ -136,9 +136,7 @@ class TestTenants:
             counts.append(await left())
         await tenant_audit.LOG.add_all(database, old[:1])
         for later in (timedelta(minutes=59), timedelta(minutes=61)):
-            await retention.prune(
-                now=now + later, works=[prune]
-            )
+            await retention.prune(now=now + later, works=[prune])
             counts.append(await left())
 
         assert counts == [PRUNED_MAX + 5, 5, 0, 1, 0]

@@ -15,6 +15,10 @@ Page = Annotated[AtLeastOne, Meta(description="The page, from 1.")]
 PageSize = Annotated[
     AtLeastOne, Meta(description=f"Posts on a page; more than {PAGE_SIZE_MAX} are {PAGE_SIZE_MAX}.")
 ]
+ExpectedVersion = Annotated[
+    AtLeastOne,
+    Meta(description="The `version` that you have read: if the post has another, nothing changes."),
+]
 Slug = Annotated[str, Meta(description="The slug of the post.")]
 Title = Annotated[str, Meta(description="The title: one line.")]
 Content = Annotated[str, Meta(description="The text of the post; stored unchanged.")]
@@ -66,6 +70,12 @@ class NamePost(Arguments, frozen=True):
     slug: Slug
 
 
+class ChangePost(NamePost, frozen=True):
+    """The slug of a post, and the state in which it must be."""
+
+    expected_version: ExpectedVersion | UnsetType = UNSET
+
+
 class CreatePost(Arguments, frozen=True):
     """The content of a new post."""
 
@@ -78,15 +88,15 @@ class CreatePost(Arguments, frozen=True):
     tags: Tags | UnsetType = UNSET
 
 
-class UpdatePost(Arguments, frozen=True):
+class UpdatePost(ChangePost, frozen=True):
     """The changes of a post; omitted arguments are not changed."""
 
-    slug: Slug
     new_slug: Annotated[str | UnsetType, Meta(description="The new slug of the post.")] = UNSET
     title: Title | UnsetType = UNSET
     content: Content | UnsetType = UNSET
     excerpt: Excerpt | UnsetType = UNSET
     tags: Tags | UnsetType = UNSET
+    note: Annotated[str | UnsetType, Meta(description="Why: one line, for people.")] = UNSET
 
 
 class UpdateProfile(Arguments, frozen=True):

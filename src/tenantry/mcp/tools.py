@@ -14,14 +14,18 @@ import mcp_types as types
 import msgspec
 from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from msgspec import UNSET
 
 from tenantry.access.principal import Scope
 from tenantry.db.sessions import retry_deadlock
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.pages import Window
+from tenantry.kit.preconditions import Expected
 from tenantry.mcp import arguments, results
 from tenantry.mcp.arguments import (
     Arguments,
+    BadArguments,
+    ChangePost,
     CreatePost,
     ListPosts,
     NamePost,
@@ -214,35 +218,34 @@ async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
     If it is published, the change is a draft, which readers see after `publish_post`.
     """
     changes = sent_members(wanted)
-    post_id = await _id_of(call, changes.pop("slug"))
+    changes.pop("expected_version", None)
+    post_id, how = await _change_of(call, wanted)
+    del changes["slug"]
     if "new_slug" in changes:
         changes["slug"] = changes.pop("new_slug")
-    kept = call.services.settings.post_versions
-    changed = await posts.update(call.ctx, call.services.folding, post_id, kept=kept, **changes)
+    changed = await posts.update(call.ctx, call.services.folding, post_id, **how, **changes)
     return PostResponse.of(changed)
 
 
 @tool("Publish a post", SWITCHES, ADDING)
-async def publish_post(call: Call, wanted: NamePost) -> PostResponse:
+async def publish_post(call: Call, wanted: ChangePost) -> PostResponse:
     """Publish a post, or the draft of a published post."""
-    post_id = await _id_of(call, wanted.slug)
-    kept = call.services.settings.post_versions
-    return PostResponse.of(await posts.publish(call.ctx, post_id, kept=kept))
+    post_id, how = await _change_of(call, wanted)
+    return PostResponse.of(await posts.publish(call.ctx, post_id, **how))
 
 
 @tool("Unpublish a post", SWITCHES, WRITING)
-async def unpublish_post(call: Call, wanted: NamePost) -> PostResponse:
+async def unpublish_post(call: Call, wanted: ChangePost) -> PostResponse:
     """Turn a published post into a draft, which readers do not see."""
-    post_id = await _id_of(call, wanted.slug)
-    kept = call.services.settings.post_versions
-    return PostResponse.of(await posts.unpublish(call.ctx, post_id, kept=kept))
+    post_id, how = await _change_of(call, wanted)
+    return PostResponse.of(await posts.unpublish(call.ctx, post_id, **how))
 
 
 @tool("Delete a post", OVERWRITES, WRITING)
-async def delete_post(call: Call, wanted: NamePost) -> Done:
+async def delete_post(call: Call, wanted: ChangePost) -> Done:
     """Delete a post or a draft. A user can restore it from the bin for 30 days."""
-    post_id = await _id_of(call, wanted.slug)
-    await posts.delete(call.ctx, post_id)
+    post_id, how = await _change_of(call, wanted)
+    await posts.delete(call.ctx, post_id, expected=how["expected"])
     call.services.storage.forget(call.ctx.tenant)
     return Done("The post was deleted.")
 
@@ -261,8 +264,19 @@ async def update_profile(call: Call, wanted: UpdateProfile) -> TenantUserProfile
     return TenantUserProfile.of(user)
 
 
-async def _id_of(call: Call, slug: str) -> UUID:
-    return (await posts.get_by_slug(call.ctx, slug)).id
+async def _change_of(call: Call, wanted: ChangePost) -> tuple[UUID, dict[str, Any]]:
+    """Return the post that a tool changes, and how many versions are kept and what is expected.
+
+    Raises:
+        PostNotFound: There is no such post.
+        BadArguments: The operator requires `expected_version`.
+    """
+    settings, number = call.services.settings, wanted.expected_version
+    if number is UNSET and settings.require_if_match:
+        raise BadArguments("`expected_version` is required: the `version` that you have read.")
+    expected: Expected | None = None if number is UNSET else lambda post: post.version == number
+    post_id = (await posts.get_by_slug(call.ctx, wanted.slug)).id
+    return post_id, {"kept": settings.post_versions, "expected": expected}
 
 
 TOOLS = tuple(one for one in tuple(globals().values()) if isinstance(one, Tool))

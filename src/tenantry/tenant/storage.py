@@ -25,9 +25,9 @@ from tenantry.tenant.databases import TenantDatabase, TenantDatabases
 from tenantry.tenant.overview import read_size
 
 MEASURED_SECONDS = 2.0
-# A body of 1 MiB with the character whose folded form is the longest, 11 times as long; each page
-# is also written to the log of SQLite.
-WRITE_BYTES_MAX = 24 * 2**20
+# A body of 1 MiB with the character whose folded form is the longest, 11 times as long, its version
+# and that of the text before; each page is also written to the log of SQLite.
+WRITE_BYTES_MAX = 32 * 2**20
 # Measured tenants; the one that was unused longest is dropped, and measured again.
 MEASURED_MAX = 4_096
 
@@ -115,11 +115,8 @@ class Storage:
             return
         if not await self._room_of(tenant, limit).take(_measure_tenant, database, limit):
             # On PostgreSQL, the size of a database stays as it is when rows are deleted.
-            remedy = (
-                ""
-                if self._databases.server(name).folder is None
-                else "delete posts and empty the bin, or "
-            )
+            is_file = self._databases.server(name).folder is not None
+            remedy = "delete posts and empty the bin, or " if is_file else ""
             raise TenantFull(
                 f"The tenant has reached its size limit of {shown_size(limit)}: {remedy}ask the "
                 "operator for a higher limit."
