@@ -51,6 +51,7 @@ class TestVersions:
         post = await written(blog)
 
         before = ok(await blog.owner.get(versions_of(post, "/2/difference")))
+        first = ok(await blog.owner.get(versions_of(post, "/1/difference")))
         other = ok(await blog.owner.get(versions_of(post, "/3/difference?against=1")))
         same = ok(await blog.owner.get(versions_of(post, "/3/difference?against=3")))
 
@@ -58,6 +59,8 @@ class TestVersions:
         assert before == {"number": 2, "against": 1, "changes": [], "lines": lines}
         assert other["changes"] == [{"field": "title", "old": "Post", "new": "Post 3"}]
         assert other["lines"] == lines
+        assert (first["against"], first["changes"][0]["new"]) == (0, "Post")
+        assert first["lines"][1:] == ["-", "+one", "+two", "+three"]
         assert (same["changes"], same["lines"]) == ([], [])
 
     async def test_are_restored_as_the_latest(self, blog: Blog) -> None:
@@ -88,7 +91,7 @@ class TestVersions:
     async def test_that_are_missing_are_404(self, blog: Blog) -> None:
         post = await written(blog)
 
-        for more in ("/4", "/0", "/01", "/x", "/9999999999", "/1/difference", "/9/restore"):
+        for more in ("/4", "/0", "/01", "/x", "/9999999999", "/4/difference", "/9/restore"):
             method = "POST" if more.endswith("restore") else "GET"
             refused(await blog.owner.request(method, versions_of(post, more)), 404)
         refused(await blog.owner.get(versions_of({"id": UNKNOWN_ID})), 404)

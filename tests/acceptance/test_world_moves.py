@@ -129,6 +129,7 @@ async def _ids(clients: dict[str, httpx.AsyncClient]) -> dict[str, list[str]]:
         "tenantId": tenants,
         "userId": await listed("/api/admin/", f"/api/admin/tenants/{tenants[0]}/users", "id"),
         "number": ["1", "2"],
+        "deletedPostId": [],
         "runId": await listed("/api/admin/", "/api/admin/migration-runs", "id"),
         "planId": await listed("/api/admin/", "/api/admin/plans", "id"),
         "postId": await listed("/api/tenant/", "/api/tenant/blog/posts", "id"),

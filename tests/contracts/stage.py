@@ -146,6 +146,17 @@ async def as_admin(stage: Stage, method: str, path: str, **body: object) -> dict
     return data
 
 
+async def _delete_post(stage: Stage) -> str:
+    """Return the id of a post in the bin of acme."""
+    headers = {"authorization": stage.bearers["user of acme"]}
+    headers["x-api-key"] = stage.world.acme.key.secret
+    path, body = "/api/tenant/blog/posts", {"title": "In the bin", "content": "acme-canary"}
+    async with stage.world.client(**headers) as client:
+        post_id = str((await client.post(path, json=body)).json()["data"]["id"])
+        assert (await client.delete(f"{path}/{post_id}")).is_success
+    return post_id
+
+
 async def _find_ids(stage: Stage) -> None:
     tenant_id = str(stage.world.acme.tenant.id)
     base = f"/api/admin/tenants/{tenant_id}"
@@ -182,4 +193,5 @@ async def _find_ids(stage: Stage) -> None:
         slug="hello-from-acme",
         postId=str(written[0]["id"]),
         number="1",
+        deletedPostId=await _delete_post(stage),
     )

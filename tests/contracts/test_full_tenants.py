@@ -24,6 +24,8 @@ ADDING = {
     ("POST", "/api/tenant/blog/posts"),
     ("PUT", "/api/tenant/blog/posts/{postId}"),
     ("POST", "/api/tenant/blog/posts/{postId}/publish"),
+    ("POST", "/api/tenant/blog/posts/{postId}/versions/{number}/restore"),
+    ("POST", "/api/tenant/blog/deleted-posts/{deletedPostId}/restore"),
     ("PUT", "/api/tenant/auth/profile"),
 }
 TOOLS_ADDING = {"create_post", "update_post", "publish_post", "update_profile"}

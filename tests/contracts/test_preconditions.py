@@ -35,7 +35,7 @@ def requiring(stage: Stage) -> Stage:
 def resource_of(endpoint: Endpoint) -> Endpoint:
     """Return the endpoint that reads what *endpoint* changes."""
     path = endpoint.path
-    while path not in READ:
+    while path not in READ or READ[path].edits is not endpoint.edits:
         path = path.rpartition("/")[0]
     return READ[path]
 

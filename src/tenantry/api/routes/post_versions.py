@@ -87,22 +87,24 @@ async def list_deleted(
     return DeletedPostPage.of_page(await deleted.page(ctx, request.window))
 
 
-@_endpoint("POST", "/api/tenant/blog/deleted-posts/{postId}/restore", errors=[CONFLICT], adds=True)
+@_endpoint(
+    "POST", "/api/tenant/blog/deleted-posts/{deletedPostId}/restore", errors=[CONFLICT], adds=True
+)
 async def restore_deleted(
-    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext, services: Services, _request: Nothing, *, deleted_post_id: UUID
 ) -> PostResponse:
     """Restore a post from the bin, as a draft."""
-    return PostResponse.of(await deleted.restore(ctx, services.folding, post_id))
+    return PostResponse.of(await deleted.restore(ctx, services.folding, deleted_post_id))
 
 
 @_endpoint(
     "DELETE",
-    "/api/tenant/blog/deleted-posts/{postId}",
+    "/api/tenant/blog/deleted-posts/{deletedPostId}",
     message="The post was removed for good.",
 )
 async def purge_deleted(
-    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext, services: Services, _request: Nothing, *, deleted_post_id: UUID
 ) -> None:
     """Remove a post in the bin for good, with all its versions."""
-    await deleted.purge(ctx, post_id)
+    await deleted.purge(ctx, deleted_post_id)
     services.storage.forget(ctx.tenant)

@@ -73,6 +73,13 @@ _PAGE = Statement(
 )
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(_listed), Count)
 _FIND = Statement(sa.select(*_whole.c).where(_whole.c.number == _number), PostVersion)
+_FIND_BEFORE = Statement(
+    sa.select(*_whole.c)
+    .where(_whole.c.number < _number)
+    .order_by(_whole.c.number.desc())
+    .limit(sa.literal_column("1")),
+    PostVersion,
+)
 
 
 async def page(ctx: TenantContext, post_id: UUID, window: Window) -> Page[PostVersionSummary]:
@@ -105,13 +112,23 @@ async def get(ctx: TenantContext, post_id: UUID, number: int) -> PostVersion:
 async def difference(
     ctx: TenantContext, post_id: UUID, number: int, against: int | None
 ) -> PostDifference:
-    """Return what differs between a version and another; None for the one before it.
+    """Return what differs between a version and another; None for the stored one before it.
+
+    The first one is compared with nothing, whose number is 0.
 
     Raises:
         VersionNotFound: There is no such post, or one of the versions is not stored.
     """
     new = await get(ctx, post_id, number)
-    old = await get(ctx, post_id, number - 1 if against is None else against)
+    old: PostVersion | None
+    if against is None:
+        old = await ctx.database.fetch_one(_FIND_BEFORE, post=post_id, number=number)
+    else:
+        old = await get(ctx, post_id, against)
+    if old is None:
+        old = msgspec.structs.replace(
+            new, number=0, title="", slug="", excerpt="", tags=[], content=""
+        )
     changes = [
         {"field": name, "old": _shown(getattr(old, name)), "new": _shown(getattr(new, name))}
         for name in ("title", "slug", "excerpt", "tags")

@@ -75,14 +75,8 @@ def statement(
         conditions = [*([] if is_published else conditions), tags.c.tag == _wanted_tag]
     counted = _of_tag(number) if tagged else _of_all(number)
     if searched:
-        source = source.join(post_text, post_text.c.post_id == post.c.id)
-        text: sa.ColumnElement[str] = post_text.c.text
-        if with_drafts:
-            source = source.outerjoin(draft_text, draft_text.c.post_id == post.c.id)
-            text = sa.func.coalesce(draft_text.c.text, text)
-        wanted = sa.bindparam("search", type_=sa.String)
-        conditions.append(searching.position(text, wanted) > 0)
-        counted = _by_counting(source, conditions)
+        source, is_found = _searched(source, with_drafts=with_drafts)
+        counted = _by_counting(source, conditions := [*conditions, is_found])
     if with_drafts:
         source = drafted.joined(source)
     listed = (
@@ -101,6 +95,18 @@ def statement(
         .order_by(*(listed.c[name].desc() for name in order)),
         row,
     )
+
+
+def _searched(
+    source: sa.FromClause, *, with_drafts: bool
+) -> tuple[sa.FromClause, sa.ColumnElement[bool]]:
+    """Return *source* with the searched texts, and the condition that one has the text."""
+    source = source.join(post_text, post_text.c.post_id == post.c.id)
+    text: sa.ColumnElement[str] = post_text.c.text
+    if with_drafts:
+        source = source.outerjoin(draft_text, draft_text.c.post_id == post.c.id)
+        text = sa.func.coalesce(draft_text.c.text, text)
+    return source, searching.position(text, sa.bindparam("search", type_=sa.String)) > 0
 
 
 def _of_all(number: sa.ColumnElement[int]) -> sa.Select[Any]:

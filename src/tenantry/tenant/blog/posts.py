@@ -258,7 +258,7 @@ async def update(
         await versions.add(
             session, post_id, written.version, says, by, now=ctx.now, published_at=shown_at
         )
-        await versions.prune(session, post_id, written.version, kept)
+        await versions.prune(session, post_id, written.version, kept, published=publish)
         await audit.LOG.add(session, ctx, "post.update", post_id, changes=_changes(before, written))
         if publish and (before.has_draft or written.published_at != before.published_at):
             await audit.LOG.add(session, ctx, "post.publish", post_id)
@@ -344,6 +344,7 @@ async def _publish(ctx: TenantContext, session: TenantSession, before: Stored, k
     published_at = before.published_at or ctx.now
     written = await writing.publish(session, before, published_at=published_at, now=ctx.now)
     await versions.publish(session, written.id, written.version, now=ctx.now)
+    await versions.prune(session, written.id, written.version, kept, published=True)
     await audit.LOG.add(session, ctx, "post.publish", written.id)
     return written
 
@@ -360,7 +361,7 @@ async def _recorded(
         number += 1
         text, by = writing.text_of(before), versions.saver(ctx)
         await versions.add(session, before.id, number, text, by, now=ctx.now, published_at=None)
-        await versions.prune(session, before.id, number, kept)
+        await versions.prune(session, before.id, number, kept, published=False)
     return msgspec.structs.replace(before, version=number, is_recorded=True)
 
 

@@ -174,8 +174,14 @@ async def publish(session: TenantSession, post_id: UUID, number: int, *, now: da
     await session.execute(_PUBLISH, post=post_id, number=number, at=now)
 
 
-async def prune(session: TenantSession, post_id: UUID, latest: int, kept: int) -> None:
-    """Remove the oldest versions: all but *kept*, and all but *kept* published ones."""
+async def prune(
+    session: TenantSession, post_id: UUID, latest: int, kept: int, *, published: bool
+) -> None:
+    """Remove the oldest versions: all but *kept* of those that were never published.
+
+    If a version was just *published*, also the oldest published ones: all but *kept* of them.
+    """
     if latest > kept:
         await session.execute(_PRUNE, post=post_id, last=latest - kept)
-        await session.execute(_PRUNE_PUBLISHED, post=post_id, last=latest - kept, kept=kept)
+        if published:
+            await session.execute(_PRUNE_PUBLISHED, post=post_id, last=latest - kept, kept=kept)
