@@ -99,7 +99,9 @@ class TestVersions:
         refused(await other.get(versions_of(post)), 404)
         refused(await other.get(versions_of(post, "/1")), 404)
         reader = await blog.token("content:read")
-        refused(await reader.get(versions_of(post)), 403)
+        refused(await reader.get(versions_of(post)), 404)
+        refused(await reader.get(versions_of(post, "/1")), 404)
+        assert ok(await reader.get(DELETED))["items"] == []
 
 
 class TestBin:

@@ -22,7 +22,8 @@ from tenantry.tenant.blog import deleted, history
 from tenantry.tenant.entry import TenantContext
 
 _endpoint = partial(endpoint, level=TENANT, scope=Scope.CONTENT_WRITE, module=modules.BLOG)
-_read = partial(_endpoint, "GET")
+# Without content:write, an McpToken sees no drafts, and so no versions.
+_read = partial(_endpoint, "GET", scope=Scope.CONTENT_READ)
 
 
 @_read("/api/tenant/blog/posts/{postId}/versions")

@@ -132,7 +132,12 @@ async def add(
 
 
 async def page(ctx: TenantContext, window: Window) -> Page[DeletedPost]:
-    """Return a page of the bin, the post that was deleted last first."""
+    """Return a page of the bin, the post that was deleted last first.
+
+    It is empty for a caller who sees no drafts.
+    """
+    if not versions.sees_drafts(ctx):
+        return Page([], window, 0)
     await require_revision(ctx.database, state.EDITABLE_FROM)
     items = await ctx.database.fetch_all(_PAGE, limit=window.size, offset=window.offset)
     total = await ctx.database.fetch_one(_COUNT)

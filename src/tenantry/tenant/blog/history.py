@@ -13,8 +13,8 @@ from tenantry.db.statements import Count, Statement
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.preconditions import Expected
-from tenantry.tenant.blog import drafted, posts, state
-from tenantry.tenant.blog.content import Post, PostVersion, PostVersionSummary
+from tenantry.tenant.blog import drafted, posts, state, versions
+from tenantry.tenant.blog.content import Post, PostNotFound, PostVersion, PostVersionSummary
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import require_revision
 from tenantry.tenant.entry import TenantContext
@@ -86,9 +86,11 @@ async def page(ctx: TenantContext, post_id: UUID, window: Window) -> Page[PostVe
     """Return a page of the versions of a post, the newest first.
 
     Raises:
-        PostNotFound: There is no such post.
+        PostNotFound: There is no such post, or the caller sees no drafts.
     """
     await posts.get(ctx, post_id)
+    if not versions.sees_drafts(ctx):
+        raise PostNotFound
     items = await ctx.database.fetch_all(
         _PAGE, post=post_id, limit=window.size, offset=window.offset
     )
@@ -100,11 +102,11 @@ async def get(ctx: TenantContext, post_id: UUID, number: int) -> PostVersion:
     """Return a version of a post.
 
     Raises:
-        VersionNotFound: There is no such post or version.
+        VersionNotFound: There is no such post or version, or the caller sees no drafts.
     """
     await require_revision(ctx.database, state.EDITABLE_FROM)
     found = await ctx.database.fetch_one(_FIND, post=post_id, number=number)
-    if found is None:
+    if found is None or not versions.sees_drafts(ctx):
         raise VersionNotFound
     return found
 

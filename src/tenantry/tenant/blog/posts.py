@@ -10,7 +10,6 @@ from uuid import UUID
 
 import msgspec
 
-from tenantry.access.principal import Scope
 from tenantry.db import audit_log
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.preconditions import Expected
@@ -88,7 +87,7 @@ async def page(
     if search is not None:
         wanted["search"] = searching.searched_for(search)
     await require_revision(ctx.database, state.EDITABLE_FROM)
-    sees_drafts = _sees_drafts(ctx)
+    sees_drafts = versions.sees_drafts(ctx)
     if not sees_drafts:
         if status is PostStatus.DRAFT:
             return Page([], window, 0)
@@ -110,7 +109,7 @@ async def get(ctx: TenantContext, post_id: UUID) -> Post:
         PostNotFound: The caller sees no post with this id.
     """
     await require_revision(ctx.database, state.EDITABLE_FROM)
-    find = drafted.FIND if _sees_drafts(ctx) else drafted.FIND_PUBLISHED
+    find = drafted.FIND if versions.sees_drafts(ctx) else drafted.FIND_PUBLISHED
     found = await ctx.database.fetch_one(find, post=post_id)
     return _seen(ctx, found)
 
@@ -122,7 +121,7 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
         PostNotFound: The caller sees no post with this slug.
     """
     await require_revision(ctx.database, state.EDITABLE_FROM)
-    find = drafted.FIND_BY_SLUG if _sees_drafts(ctx) else drafted.FIND_PUBLISHED_BY_SLUG
+    find = drafted.FIND_BY_SLUG if versions.sees_drafts(ctx) else drafted.FIND_PUBLISHED_BY_SLUG
     found = await ctx.database.fetch_one(find, slug=canonical(slug))
     return _seen(ctx, found)
 
@@ -316,13 +315,8 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected | None
         await audit.LOG.add(session, ctx, "post.delete", post_id, changes=_changes(before, None))
 
 
-def _sees_drafts(ctx: TenantContext) -> bool:
-    token = ctx.identity.mcp_token
-    return token is None or Scope.CONTENT_WRITE in token.scopes
-
-
 def _seen(ctx: TenantContext, found: Post | None) -> Post:
-    if found is None or (found.published_at is None and not _sees_drafts(ctx)):
+    if found is None or (found.published_at is None and not versions.sees_drafts(ctx)):
         raise PostNotFound
     return found
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.access.principal import Scope
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.text import checked_line
 from tenantry.tenant.blog.content import PostVersion
@@ -121,6 +122,12 @@ _PRUNE_PUBLISHED = Statement[Any](
         post_version.c.number <= sa.bindparam("last", type_=sa.Integer),
     )
 )
+
+
+def sees_drafts(ctx: TenantContext) -> bool:
+    """Return whether the caller sees texts that are not published."""
+    token = ctx.identity.mcp_token
+    return token is None or Scope.CONTENT_WRITE in token.scopes
 
 
 def saver(ctx: TenantContext, note: str | None = None) -> Saver:
