@@ -112,7 +112,7 @@ class TestUndo:
             assert (undo.undoes, undo.state, counts(undo)) == (run.id, RunState.SUCCESS, (2, 0))
             assert await applied(services, undo) == ["u3_text,u2_mark"] * 2
         assert after == before
-        assert seen == [("0001/u1",)] * 2
+        assert seen == [(f"{HEAD}/u1",)] * 2
 
     async def test_back_to_no_revision_leaves_an_empty_version_table(
         self, undoable: Settings, folder: AlembicFolder
