@@ -51,8 +51,9 @@ audit = sa.Table(
 )
 
 # The text of a published post is that of readers; a newer draft is the version in `version`.
-# `saved_at` is the `updated_at` whose text is stored as a version. It differs if the release before
-# this one has written the post, which knows no versions: then the text is stored before it is lost.
+# `saved_at` is the `updated_at` of the text that is stored as a version. It differs if the release
+# before this one, which knows no versions, has written the post: then its text is stored before it
+# is overwritten.
 post = sa.Table(
     "tenantry_post",
     metadata,

@@ -52,7 +52,7 @@ _slug = sa.bindparam("slug", type_=post.c.slug.type)
 STORED = Statement(sa.select(*columns(Stored)).select_from(joined()).where(_by_id), Stored)
 FIND = Statement(sa.select(*columns(Post)).select_from(joined()).where(_by_id), Post)
 FIND_PUBLISHED = Statement(sa.select(*columns(Post, with_drafts=False)).where(_by_id), Post)
-# A post whose slug is this comes before one whose draft has it.
+# A post with this slug comes before one with it in its draft.
 FIND_BY_SLUG = Statement(
     sa.select(*columns(Post))
     .select_from(joined())

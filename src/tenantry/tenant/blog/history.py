@@ -116,7 +116,7 @@ async def difference(
 ) -> PostDifference:
     """Return what differs between a version and another; None for the stored one before it.
 
-    The first one is compared with nothing, whose number is 0.
+    The first one is compared with nothing, as version 0.
 
     Raises:
         VersionNotFound: There is no such post, or one of the versions is not stored.
@@ -204,7 +204,7 @@ def changed_lines(old: str, new: str) -> list[str]:
 
 
 def _moved(line: str, count: int) -> str:
-    """Return a line of a unified difference whose head counts from *count* lines later."""
+    """Return a line of a unified difference; its head counts from *count* lines later."""
     if not line.startswith("@@"):
         return line
     return _RANGE.sub(lambda found: f"{found[1]}{int(found[2]) + count}", line)

@@ -115,7 +115,7 @@ async def get(ctx: TenantContext, post_id: UUID) -> Post:
 
 
 async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
-    """Return the post with this slug, or whose draft has it.
+    """Return the post with this slug, or with it in its draft.
 
     Raises:
         PostNotFound: The caller sees no post with this slug.
