@@ -46,10 +46,8 @@ class Blog:
         return ok(await self.owner.post(f"{OWN_POSTS}/{draft['id']}/publish"))
 
     async def change(self, post: Any, **others: object) -> Any:
-        """Return a post after a change of some members, which readers of a published one see."""
-        is_published = post["publishedAt"] is not None
-        kept = {"title": post["title"], "content": post["content"]}
-        body = {**kept, "publish": is_published, **others}
+        """Return a post after a change of some members."""
+        body = {"title": post["title"], "content": post["content"], **others}
         return ok(await self.owner.put(f"{OWN_POSTS}/{post['id']}", json=body))
 
     async def delete(self, post: Any) -> str:

@@ -137,6 +137,19 @@ class TestDraft:
         assert (await public(blog, "new"))["content"] == "Live text"
 
 
+    async def test_stays_a_draft_when_a_client_that_knows_none_saves_it(self, blog: Blog) -> None:
+        """Without `publish`, such a client changes a published post for readers, as before."""
+        post = await blog.publish("Post", "Old text")
+        live = await blog.change(post, content="New text")
+        draft = await save(blog, live, content="Draft text")
+
+        kept = await blog.change(draft, content="Draft text, corrected")
+
+        assert (live["hasDraft"], kept["hasDraft"]) == (False, True)
+        assert (await public(blog, "post"))["content"] == "New text"
+        assert (await publish(blog, kept))["content"] == "Draft text, corrected"
+
+
 class TestVersion:
     async def test_is_stored_by_each_save_that_changes_something(self, blog: Blog) -> None:
         """With who saved it, with what, and why."""

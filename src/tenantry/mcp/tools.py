@@ -223,7 +223,9 @@ async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
     del changes["slug"]
     if "new_slug" in changes:
         changes["slug"] = changes.pop("new_slug")
-    changed = await posts.update(call.ctx, call.services.folding, post_id, **how, **changes)
+    changed = await posts.update(
+        call.ctx, call.services.folding, post_id, publish=False, **how, **changes
+    )
     return PostResponse.of(changed)
 
 

@@ -75,8 +75,9 @@ class WritePostRequest(Schema, frozen=True):
         excerpt: At most 500 characters. If blank, or omitted for a new post, it is made from the
             content.
         tags: At most 20 tags, each one line of 1 to 50 characters.
-        publish: Whether readers see it at once. Otherwise the text of a published post becomes a
-            draft, which they see when it is published.
+        publish: true: readers see it at once. false: the text of a published post becomes a draft,
+            which they see when it is published. Omitted: a draft stays one, and what readers see of
+            a published post without a draft is replaced.
         note: What the version is noted with: one line of at most 200 characters.
     """
 
@@ -85,7 +86,7 @@ class WritePostRequest(Schema, frozen=True):
     slug: str | UnsetType = UNSET
     excerpt: str | UnsetType = UNSET
     tags: list[str] | UnsetType = UNSET
-    publish: bool = False
+    publish: bool | UnsetType = UNSET
     note: str | UnsetType = UNSET
 
 

@@ -168,6 +168,7 @@ async def restore(
         slug=found.slug,
         excerpt=found.excerpt,
         tags=found.tags,
+        publish=False,
         note=f"Restored from version {number}.",
         expected=expected,
     )

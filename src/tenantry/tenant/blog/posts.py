@@ -220,15 +220,17 @@ async def update(
     slug: str | None = None,
     excerpt: str | None = None,
     tags: Sequence[str] | None = None,
-    publish: bool = False,
+    publish: bool | None = None,
     note: str | None = None,
     expected: Expected | None = None,
 ) -> Post:
     """Save a version with the values that are not None, and return the post.
 
-    Readers of a published post see it only with *publish*; otherwise it is a draft. An excerpt that
-    was derived from the content is derived again, and so is a blank *excerpt*. A post that has
-    these values already is not changed. The latest *kept* versions are kept.
+    With *publish*, readers see it; with False, the text of a published post becomes its draft. With
+    None, what is a draft stays one, and the text of a published post without a draft is replaced.
+
+    An excerpt that was derived from the content is derived again, and so is a blank *excerpt*. A
+    post that has these values already is not changed. The latest *kept* versions are kept.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
@@ -246,6 +248,8 @@ async def update(
             return await _publish(ctx, session, before, kept) if publish else before
         if not before.is_recorded:
             await versions.add_unknown(session, post_id)
+        if publish is None:
+            publish = before.published_at is not None and not before.has_draft
         published_at = before.published_at or (ctx.now if publish else None)
         shown_at = ctx.now if publish else None
         if published_at is None or publish:
