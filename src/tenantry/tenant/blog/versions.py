@@ -101,25 +101,20 @@ _FIND = Statement(
     PostVersion,
 )
 _kept = sa.bindparam("kept", type_=sa.BigInteger)
-_PRUNE = Statement[Any](
-    sa.delete(post_version).where(
-        _of_post,
-        post_version.c.number <= sa.bindparam("last", type_=sa.Integer),
-        post_version.c.published_at.is_(None),
-    )
+_old = sa.and_(_of_post, post_version.c.number <= sa.bindparam("last", type_=sa.Integer))
+_is_published = post_version.c.published_at.is_not(None)
+_oldest_kept = sa.select(sa.func.min(sa.column("number", sa.Integer))).select_from(
+    sa.select(post_version.c.number)
+    .where(_of_post, _is_published)
+    .order_by(post_version.c.number.desc())
+    .limit(_kept)
+    .subquery()
 )
-_published = sa.select(post_version.c.number).where(
-    _of_post, post_version.c.published_at.is_not(None)
-)
+_PRUNE = Statement[Any](sa.delete(post_version).where(_old, sa.not_(_is_published)))
 _PRUNE_PUBLISHED = Statement[Any](
     sa.delete(post_version).where(
-        _of_post,
-        post_version.c.published_at.is_not(None),
-        post_version.c.number
-        < sa.select(sa.func.min(sa.column("number", sa.Integer)))
-        .select_from(_published.order_by(post_version.c.number.desc()).limit(_kept).subquery())
-        .scalar_subquery(),
-        post_version.c.number <= sa.bindparam("last", type_=sa.Integer),
+        _old,
+        sa.or_(sa.not_(_is_published), post_version.c.number < _oldest_kept.scalar_subquery()),
     )
 )
 
@@ -189,6 +184,5 @@ async def prune(
     If a version was just *published*, also the oldest published ones: all but *kept* of them.
     """
     if latest > kept:
-        await session.execute(_PRUNE, post=post_id, last=latest - kept)
-        if published:
-            await session.execute(_PRUNE_PUBLISHED, post=post_id, last=latest - kept, kept=kept)
+        prune_old = _PRUNE_PUBLISHED if published else _PRUNE
+        await session.execute(prune_old, post=post_id, last=latest - kept, kept=kept)
