@@ -136,7 +136,6 @@ class TestDraft:
         assert await blog.titles(search="draft text") == []
         assert (await public(blog, "new"))["content"] == "Live text"
 
-
     async def test_stays_a_draft_when_a_client_that_knows_none_saves_it(self, blog: Blog) -> None:
         """Without `publish`, such a client changes a published post for readers, as before."""
         post = await blog.publish("Post", "Old text")

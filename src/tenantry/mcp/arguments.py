@@ -8,13 +8,24 @@ from msgspec import UNSET, Meta, UnsetType
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Window
 from tenantry.schemas.base import AtLeastOne, check_text, readable
-from tenantry.schemas.mcp import NULL
+from tenantry.schemas.mcp import NULL, PART_CHARS
 from tenantry.tenant.blog.content import PostStatus
+from tenantry.tenant.blog.drafts import EXCERPT_CHARS_MAX
+
+PART_CHARS_MAX = 200_000
 
 Page = Annotated[AtLeastOne, Meta(description="The page, from 1.")]
 PageSize = Annotated[
     AtLeastOne, Meta(description=f"Posts on a page; more than {PAGE_SIZE_MAX} are {PAGE_SIZE_MAX}.")
 ]
+MaxChars = Annotated[
+    AtLeastOne,
+    Meta(description=f"Characters of the content to return, at most {PART_CHARS_MAX}."),
+]
+Offset = Annotated[
+    int, Meta(ge=0, description="Where the content begins: the `nextOffset` of the result before.")
+]
+ExcerptChars = Annotated[AtLeastOne, Meta(description="Characters of each excerpt to return.")]
 ExpectedVersion = Annotated[
     AtLeastOne,
     Meta(description="The `version` that you have read: if the post has another, nothing changes."),
@@ -62,12 +73,20 @@ class SearchPosts(Arguments, frozen=True):
 
     query: Annotated[str, Meta(description="Part of the title or the content; case-insensitive.")]
     page: Page = 1
+    max_chars: ExcerptChars = EXCERPT_CHARS_MAX
 
 
 class NamePost(Arguments, frozen=True):
     """The slug of a post."""
 
     slug: Slug
+
+
+class ReadPost(NamePost, frozen=True):
+    """The slug of a post, and a part of its content."""
+
+    max_chars: MaxChars = PART_CHARS
+    offset: Offset = 0
 
 
 class ChangePost(NamePost, frozen=True):

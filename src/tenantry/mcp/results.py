@@ -18,14 +18,14 @@ _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger(__name__)
 
 
-def success(data: msgspec.Struct) -> Json:
-    """Return the result with *data*: as values, and as text for clients that need it."""
+def success(data: msgspec.Struct, *, as_values: bool = True) -> Json:
+    """Return the result with *data*: as text, and with *as_values* as values too."""
     # The newest revision of the protocol requires "complete"; earlier ones ignore it.
-    return {
+    result: Json = {
         "content": [{"type": "text", "text": _encode(data).decode()}],
-        "structuredContent": msgspec.to_builtins(data),
         "resultType": "complete",
     }
+    return result | ({"structuredContent": msgspec.to_builtins(data)} if as_values else {})
 
 
 def failure(call: Call, tool: str, error: Exception, names: Mapping[str, str]) -> Json:

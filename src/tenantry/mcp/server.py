@@ -44,7 +44,8 @@ These tools work on the content of one customer of Tenantry: the customer of you
 takes a customer as argument, and other customers cannot be reached.
 
 Begin with `whoami`: it returns the user that you act for, and what the token allows. Posts are \
-identified by their `slug`. A new post is a draft, which readers do not see until `publish_post`, \
+identified by their `slug`. A long content is returned in parts: `nextOffset` is the `offset` of \
+the next one. A new post is a draft, which readers do not see until `publish_post`, \
 and so is a change of a published post. Pass the `version` that you have read as \
 `expected_version`, so that no change of somebody else is lost. \
 Titles and contents are returned exactly as written: text, not HTML that is safe to show.

@@ -4,16 +4,20 @@ And the description of an assistant's token.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenantry.schemas.base import Schema
+from tenantry.schemas.content import PostResponse
 from tenantry.schemas.users import TenantUserProfile
+from tenantry.tenant.blog.content import Post
 
 METHOD_CHARS_MAX = 100
+# Of the content of a post, in one result: some 5,000 tokens of a model.
+PART_CHARS = 20_000
 ID_CHARS_MAX = 200
 # Every JSON parser represents these integers exactly (RFC 8259, section 6).
 ID_MAX = 2**53 - 1
@@ -97,3 +101,27 @@ class WhoAmI(Schema, frozen=True):
     modules: list[str]
     expires_at: datetime
     user: TenantUserProfile | None
+
+
+class PostPart(PostResponse, frozen=True):
+    """A post with a part of its content.
+
+    Attributes:
+        content: The part of the text that was requested, as it was written.
+        content_chars: The number of characters of the whole text.
+        next_offset: Where the next part begins; null at the end.
+    """
+
+    content_chars: int
+    next_offset: int | None
+
+    @classmethod
+    def of_post(cls, post: Post, offset: int = 0, chars: int = PART_CHARS) -> Self:
+        """Return *post* with *chars* characters of its content, from *offset* on."""
+        end, length = offset + chars, len(post.content)
+        return cls.of(
+            post,
+            content=post.content[offset:end],
+            content_chars=length,
+            next_offset=end if end < length else None,
+        )
