@@ -11,7 +11,14 @@ from tenantry.api.endpoints import Endpoint
 
 ADMITTED = 0
 SCOPES = frozenset(
-    {"content:read", "content:write", "profile:read", "profile:write", "modules:read"}
+    {
+        "content:read",
+        "content:write",
+        "content:publish",
+        "profile:read",
+        "profile:write",
+        "modules:read",
+    }
 )
 
 # "Open": these, and nothing else.
@@ -206,6 +213,8 @@ def asked_by(endpoint: Endpoint) -> Asked:
         return Asked(level, "modules:read")
     if "/blog/" in endpoint.path:
         scope = "content:read" if endpoint.method == "GET" else "content:write"
+        if endpoint.path.endswith("publish"):
+            scope = "content:publish"
         return Asked(level, scope, "blog")
     return Asked(level, _scope(endpoint.scope), endpoint.module)
 

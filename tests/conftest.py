@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from starlette.types import ASGIApp
 
 from tenantry.access import admins
-from tenantry.access.principal import Person, Role
+from tenantry.access.principal import ALL_SCOPES, Person, Role
 from tenantry.app import app_over
 from tenantry.catalog.admins import Admin
 from tenantry.fleet.lifecycle import Provisioned
@@ -178,7 +178,7 @@ class World:
             of.tenant.id,
             name="assistant",
             user_id=of.owner.id if bound else None,
-            scopes=frozenset(scopes) or None,
+            scopes=frozenset(scopes) or ALL_SCOPES,
             expires_at=utc_now() + timedelta(minutes=minutes),
         )
         return issued.secret

@@ -27,6 +27,7 @@ from harness.processes import Process
 from harness.prove.calls import Answer, Line, login
 from harness.prove.promise import Figure, Promise, Stage
 from harness.world import PASSWORD, Tenant, World
+from tenantry.access.principal import ALL_SCOPES
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS
 from testkit.decision_table import level_of
@@ -129,7 +130,11 @@ async def _furnish(line: Line, world: World, case: _Case) -> None:
     base = f"{TENANTS}/{tenant.id}"
     issued = await line.post(
         f"{base}/mcp-tokens",
-        {"name": f"assistant {case.canary}", "userId": tenant.users[0].id},
+        {
+            "name": f"assistant {case.canary}",
+            "userId": tenant.users[0].id,
+            "scopes": sorted(ALL_SCOPES),
+        },
         headers=admin,
     )
     key = await line.post(f"{base}/api-keys", {}, headers=admin)

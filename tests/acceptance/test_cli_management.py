@@ -726,7 +726,7 @@ class TestToken:
         for one in configurations("https://cms.example.com", token[0]):
             assert f"\n{one.client}, in {one.place}:\n\n{one.text}\n" in printed
 
-    def test_has_all_scopes_and_no_user_by_default(self, alone: Commands):
+    def test_only_reads_and_has_no_user_by_default(self, alone: Commands):
         alone.create_tenant("acme")
 
         issued = alone("token", "issue", "acme", "--name", "assistant", "--json").data
@@ -736,7 +736,7 @@ class TestToken:
         lives = datetime.fromisoformat(issued["expiresAt"]) - datetime.now(UTC)  # noqa: TID251
         assert timedelta(days=29) < lives < timedelta(days=30)
         assert issued["userId"] is None
-        assert len(issued["scopes"]) == 5
+        assert issued["scopes"] == ["content:read", "modules:read", "profile:read"]
         assert "tnm_" in ended.stdout
         assert "assistant" in listed
         assert "tnm_" not in listed

@@ -149,6 +149,38 @@ class TestDraft:
         assert (await publish(blog, kept))["content"] == "Draft text, corrected"
 
 
+class TestAssistant:
+    async def test_that_may_not_publish_changes_nothing_that_readers_see(self, blog: Blog) -> None:
+        """Its changes of a published post are a draft, which a user publishes."""
+        post = await blog.publish("Post", "Old text")
+        path, body = f"{OWN_POSTS}/{post['id']}", {"title": "Post", "content": "New text"}
+        writer = await blog.token("content:read", "content:write")
+
+        draft = ok(await writer.put(path, json=body))
+        for refusal in (
+            await writer.put(path, json={**body, "publish": True}),
+            await writer.post(OWN_POSTS, json={**body, "publish": True}),
+            await writer.post(f"{path}/publish"),
+            await writer.post(f"{path}/unpublish"),
+            await writer.delete(path),
+        ):
+            refused(refusal, 403)
+
+        assert (draft["content"], draft["hasDraft"]) == ("New text", True)
+        assert (await public(blog, "post"))["content"] == "Old text"
+        own = ok(await writer.post(OWN_POSTS, json={"title": "Own", "content": ""}), 201)
+        assert (await writer.delete(f"{OWN_POSTS}/{own['id']}")).is_success
+
+    async def test_that_may_only_publish_sees_what_it_publishes(self, blog: Blog) -> None:
+        post = await blog.write("Post", "Text")
+        publisher = await blog.token("content:read", "content:publish")
+        path = f"{OWN_POSTS}/{post['id']}"
+
+        assert ok(await publisher.get(path))["content"] == "Text"
+        assert ok(await publisher.post(f"{path}/publish"))["publishedAt"]
+        refused(await publisher.put(path, json={"title": "Post", "content": "x"}), 403)
+
+
 class TestVersion:
     async def test_is_stored_by_each_save_that_changes_something(self, blog: Blog) -> None:
         """With who saved it, with what, and why."""

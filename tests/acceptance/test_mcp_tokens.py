@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tenantry.access import credentials
+from tenantry.access.principal import ALL_SCOPES
 from tenantry.catalog.credentials import TOKENS_PER_TENANT_MAX
 from tenantry.kit.clock import utc_now
 from tenantry.services import system_context
@@ -35,7 +36,7 @@ from tests.acceptance.support import (
 )
 from tests.conftest import PASSWORD, World
 
-ALL_SCOPES = ["content:read", "content:write", "modules:read", "profile:read", "profile:write"]
+READ_SCOPES = ["content:read", "modules:read", "profile:read"]
 FULL = {"name": "assistant"}
 OWN = {**FULL, "password": PASSWORD}
 
@@ -85,7 +86,7 @@ def bearer_of(issued: dict[str, str], world: World) -> httpx.AsyncClient:
 
 class TestIssueAsAdmin:
     async def test_returns_a_token_this_once(self, world: World) -> None:
-        """201; by default all scopes, for 30 days, bound to no user."""
+        """201; by default it only reads, for 30 days, bound to no user."""
         admin = await world.admin()
 
         answer = await admin.post(path_of(world), json=FULL)
@@ -96,7 +97,7 @@ class TestIssueAsAdmin:
         assert issued["token"].startswith("tnm_")
         assert issued["token"].startswith(issued["prefix"])
         assert len(issued["prefix"]) < 20
-        assert issued["scopes"] == ALL_SCOPES
+        assert issued["scopes"] == READ_SCOPES
         assert (issued["name"], issued["userId"]) == ("assistant", None)
         lifetime = instant(issued["expiresAt"]) - instant(issued["createdAt"])
         assert lifetime == timedelta(days=30)
@@ -386,7 +387,7 @@ class TestMcpToken:
         """403 for the rest; without a user, no profile at all."""
         needs = {"profile:read": PROFILE, "modules:read": MODULES, "content:read": POSTS}
 
-        for scope in ALL_SCOPES:
+        for scope in sorted(ALL_SCOPES):
             token = world.client(x_mcp_token=await world.mcp_token(world.acme, scope))
             for needed, path in needs.items():
                 answer = await token.get(path)

@@ -29,9 +29,10 @@ from tests.conftest import World
 TENANT_POSTS = "/api/tenant/blog/posts"
 LONG = "x" * 30_000
 READING = {"list_posts", "search_posts", "get_post"}
-WRITING = {"create_post", "update_post", "publish_post", "unpublish_post", "delete_post"}
+WRITING = {"create_post", "update_post", "delete_post"}
+PUBLISHING = {"publish_post", "unpublish_post"}
 TEXTS = {"search_posts", "get_post"}
-EVERY = {"whoami", "list_modules", *READING, *WRITING, "update_profile"}
+EVERY = {"whoami", "list_modules", *READING, *WRITING, *PUBLISHING, "update_profile"}
 
 
 def expected(scopes: frozenset[str], modules: frozenset[str], *, bound: bool) -> set[str]:
@@ -42,6 +43,7 @@ def expected(scopes: frozenset[str], modules: frozenset[str], *, bound: bool) ->
     if "blog" in modules:
         tools |= READING if "content:read" in scopes else set()
         tools |= WRITING if "content:write" in scopes else set()
+        tools |= PUBLISHING if "content:publish" in scopes else set()
     return tools
 
 

@@ -128,8 +128,7 @@ async def _ids(clients: dict[str, httpx.AsyncClient]) -> dict[str, list[str]]:
     return {
         "tenantId": tenants,
         "userId": await listed("/api/admin/", f"/api/admin/tenants/{tenants[0]}/users", "id"),
-        "number": ["1", "2"],
-        "deletedPostId": [],
+        "number": ["1"],
         "runId": await listed("/api/admin/", "/api/admin/migration-runs", "id"),
         "planId": await listed("/api/admin/", "/api/admin/plans", "id"),
         "postId": await listed("/api/tenant/", "/api/tenant/blog/posts", "id"),
@@ -223,6 +222,7 @@ async def test_every_endpoint_answers_the_same_after_a_move_to_postgresql_and_ba
 
 def compare(found: dict[str, tuple[int, bytes]], expected: dict[str, tuple[int, bytes]]) -> None:
     assert len(expected) > 100
-    assert {status for status, _ in expected.values()} == {200}
+    # A user of the first tenant is none of the others.
+    assert all(status == 200 for path, (status, _) in expected.items() if "/users/" not in path)
     assert list(found) == list(expected)
     assert [path for path in found if found[path] != expected[path]] == []

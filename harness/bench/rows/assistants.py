@@ -85,7 +85,7 @@ def _call(revision: str, tool: str, slug: str, token: str = "") -> Request:
     if token:
         headers["x-mcp-token"] = token
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    expected = f'"slug":"{slug}"'.encode() if token else b"done"
+    expected = rf"\"slug\":\"{slug}\"".encode() if token else b"done"
     return Request(
         wire.request("POST", "/mcp", headers=headers, body=body), expected, success=RESULT
     )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
-from tenantry.access.principal import ALL_SCOPES
+from tenantry.access.principal import ALL_SCOPES, READ_SCOPES
 from tenantry.catalog import credentials, tenants
 from tenantry.catalog.credentials import (
     KEYS_PER_TENANT_MAX,
@@ -177,8 +177,8 @@ async def issue_mcp_token(
     """Return a new McpToken of a tenant, and remove those that have expired.
 
     It acts as the user *user_id*, if any: the caller has checked that the user exists, and that
-    *user_generation* is the current one of the user's McpTokens. It allows all scopes by default,
-    and expires after `TOKEN_LIFETIME_DEFAULT`.
+    *user_generation* is the current one of the user's McpTokens. By default it only reads, and
+    expires after `TOKEN_LIFETIME_DEFAULT`.
 
     Raises:
         BadText, BadScopes: A rule is broken.
@@ -187,7 +187,7 @@ async def issue_mcp_token(
             `TOKENS_PER_TENANT_MAX`.
         TenantNotFound: The tenant was deleted at the same time.
     """
-    scopes = ALL_SCOPES if scopes is None else scopes
+    scopes = READ_SCOPES if scopes is None else scopes
     if not scopes or not scopes <= ALL_SCOPES:
         raise BadScopes(f"`scopes` must be one or more of {', '.join(sorted(ALL_SCOPES))}.")
     expires_at = ctx.now + TOKEN_LIFETIME_DEFAULT if expires_at is None else _in_utc(expires_at)

@@ -20,12 +20,14 @@ class Scope(StrEnum):
 
     CONTENT_READ = "content:read"
     CONTENT_WRITE = "content:write"
+    CONTENT_PUBLISH = "content:publish"
     PROFILE_READ = "profile:read"
     PROFILE_WRITE = "profile:write"
     MODULES_READ = "modules:read"
 
 
 ALL_SCOPES = frozenset(scope.value for scope in Scope)
+READ_SCOPES = frozenset(scope for scope in ALL_SCOPES if scope.endswith(":read"))
 
 
 class AdminContext(OperationContext, frozen=True, kw_only=True):

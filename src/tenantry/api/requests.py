@@ -41,9 +41,9 @@ PREFER_CHARS_MAX = 1_024
 # Source: RFC 7240, section 4.1
 RESPOND_ASYNC = "respond-async"
 
-# An unterminated quoted string extends to the end, which keeps matching linear.
 # Of a version: it fits into 32 bits.
 _NUMBER_FORM = re.compile(r"[1-9][0-9]{0,8}")
+# An unterminated quoted string extends to the end, which keeps matching linear.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)', re.DOTALL)
 
 _HEX = rb"[0-9a-fA-F]{2}"

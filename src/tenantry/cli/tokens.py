@@ -29,7 +29,7 @@ async def issue(
     ] = None,
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(help="A scope that it allows. Can be repeated. Default: all scopes."),
+        typer.Option(help="A scope that it allows. Can be repeated. Default: those that read."),
     ] = None,
     expires_at: options.ExpiresAt = None,
     as_json: options.Json = False,

@@ -16,15 +16,11 @@ class ResourceChanged(Conflict):
     """The resource has changed since you read it. Read it again, and repeat your change on that."""
 
 
-def check(
-    expected: Expected | None,
-    current: object,
-    error: Callable[[], ResourceChanged] = ResourceChanged,
-) -> None:
+def check(expected: Expected | None, current: object) -> None:
     """Check that the resource *current* is what the caller expects; None expects nothing.
 
     Raises:
-        ResourceChanged: It is not; made by *error*.
+        ResourceChanged: It is not.
     """
     if expected is not None and not expected(current):
-        raise error()
+        raise ResourceChanged

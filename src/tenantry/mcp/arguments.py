@@ -58,9 +58,9 @@ class ListPosts(Arguments, frozen=True):
     page: Page = 1
     page_size: PageSize = PAGE_SIZE_DEFAULT
     tag: Annotated[str | None, Meta(description="Only posts with this tag.")] = None
-    status: Annotated[PostStatus, Meta(description="Drafts require the scope content:write.")] = (
-        PostStatus.ALL
-    )
+    status: Annotated[
+        PostStatus, Meta(description="Drafts require a scope to write or publish.")
+    ] = PostStatus.ALL
 
     @property
     def window(self) -> Window:

@@ -238,14 +238,14 @@ async def update_post(call: Call, wanted: UpdatePost) -> PostPart:
     return PostPart.of_post(changed)
 
 
-@tool("Publish a post", SWITCHES, ADDING)
+@tool("Publish a post", SWITCHES, Requirements(Scope.CONTENT_PUBLISH, modules.BLOG, adds=True))
 async def publish_post(call: Call, wanted: ChangePost) -> PostPart:
     """Publish a post, or the draft of a published post."""
     post_id, how = await _change_of(call, wanted)
     return PostPart.of_post(await posts.publish(call.ctx, post_id, **how))
 
 
-@tool("Unpublish a post", SWITCHES, WRITING)
+@tool("Unpublish a post", SWITCHES, Requirements(Scope.CONTENT_PUBLISH, modules.BLOG))
 async def unpublish_post(call: Call, wanted: ChangePost) -> PostPart:
     """Turn a published post into a draft, which readers do not see."""
     post_id, how = await _change_of(call, wanted)

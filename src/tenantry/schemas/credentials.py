@@ -107,7 +107,7 @@ class IssueOwnMcpTokenRequest(Schema, frozen=True):
     Attributes:
         name: What the token is for: one line of 1 to 100 characters.
         password: The current password of the caller.
-        scopes: What the token may do, at least one. Omitted: everything.
+        scopes: What the token may do, at least one. Omitted: read.
         expires_at: When it becomes invalid, at most 365 days from now. Omitted: in 30 days.
     """
 

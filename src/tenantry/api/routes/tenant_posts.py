@@ -32,6 +32,7 @@ _write = partial(
 _add = partial(_write, adds=True)
 _add_to = partial(_add, edits=PostResponse)
 _write_to = partial(_write, edits=PostResponse)
+_publish = partial(_write_to, scope=Scope.CONTENT_PUBLISH)
 
 
 @_read("/api/tenant/blog/posts")
@@ -102,7 +103,7 @@ async def delete_post(
     services.storage.forget(ctx.tenant)
 
 
-@_add_to("POST", "/api/tenant/blog/posts/{postId}/publish")
+@_publish("POST", "/api/tenant/blog/posts/{postId}/publish", adds=True)
 async def publish_post(
     ctx: TenantContext,
     services: Services,
@@ -116,7 +117,7 @@ async def publish_post(
     return PostResponse.of(await posts.publish(ctx, post_id, kept=kept, expected=expected))
 
 
-@_write_to("POST", "/api/tenant/blog/posts/{postId}/unpublish")
+@_publish("POST", "/api/tenant/blog/posts/{postId}/unpublish")
 async def unpublish_post(
     ctx: TenantContext,
     services: Services,

@@ -143,7 +143,7 @@ async function issueToken(tenantPath, list, signal) {
     choices(
       "Scopes",
       "scopes",
-      SCOPES.map(([scope, text]) => [scope, text, true]),
+      SCOPES.map(([scope, text]) => [scope, text, scope.endsWith(":read")]),
     ),
     field("Expires after", select("days", LIFETIMES, "30")),
   ];

@@ -1,6 +1,7 @@
 """Read and write the posts of a tenant's blog, for editors.
 
-Drafts are visible to an McpToken only with the scope `content:write`.
+Drafts are visible to an McpToken only with the scope `content:write` or `content:publish`, and only
+with the latter it changes what readers see.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ from tenantry.tenant.blog.slugs import slug_of
 from tenantry.tenant.blog.versions import Kind, Saver
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession, require_revision
-from tenantry.tenant.entry import TenantContext
+from tenantry.tenant.entry import ScopeRequired, TenantContext
 
 
 class _Listed(PostSummary, frozen=True):
@@ -151,7 +152,9 @@ async def create(
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
         SlugInUse: Another post has the given slug.
         PostExists: With *must_be_new*: a post has the slug.
+        ScopeRequired: With *publish*: the McpToken may not publish.
     """
+    _check_scope(ctx, changes_readers=publish)
     if must_be_new and slug is None:
         slug = slug_of(title)
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
@@ -227,7 +230,8 @@ async def update(
     """Save a version with the values that are not None, and return the post.
 
     With *publish*, readers see it; with False, the text of a published post becomes its draft. With
-    None, what is a draft stays one, and the text of a published post without a draft is replaced.
+    None, what is a draft stays one, and the text of a published post without a draft is replaced if
+    the caller may publish.
 
     An excerpt that was derived from the content is derived again, and so is a blank *excerpt*. A
     post that has these values already is not changed. The latest *kept* versions are kept.
@@ -237,7 +241,9 @@ async def update(
         PostNotFound: There is no such post.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug.
+        ScopeRequired: With *publish*: the McpToken may not publish.
     """
+    _check_scope(ctx, changes_readers=bool(publish))
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     by = versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
@@ -249,7 +255,8 @@ async def update(
         if not before.is_recorded:
             await versions.add_unknown(session, post_id)
         if publish is None:
-            publish = before.published_at is not None and not before.has_draft
+            is_live = before.published_at is not None and not before.has_draft
+            publish = is_live and versions.may_publish(ctx)
         published_at = before.published_at or (ctx.now if publish else None)
         shown_at = ctx.now if publish else None
         if published_at is None or publish:
@@ -309,14 +316,21 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected | None
     Raises:
         PostNotFound: There is no such post.
         PostChanged: The post is not what is *expected*.
+        ScopeRequired: The post is published, and the McpToken may not publish.
     """
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id, expected)
+        _check_scope(ctx, changes_readers=before.published_at is not None)
         recorded = await _recorded(ctx, session, before, before.version)
         user_id = ctx.identity.user_id
         await deleted.add(session, post_id, recorded.version, now=ctx.now, user_id=user_id)
         await writing.remove(session, before)
         await audit.LOG.add(session, ctx, "post.delete", post_id, changes=_changes(before, None))
+
+
+def _check_scope(ctx: TenantContext, *, changes_readers: bool) -> None:
+    if changes_readers and not versions.may_publish(ctx):
+        raise ScopeRequired("The McpToken needs the scope `content:publish` for this.")
 
 
 def _seen(ctx: TenantContext, found: Post | None) -> Post:

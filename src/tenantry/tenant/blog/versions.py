@@ -121,8 +121,17 @@ _PRUNE_PUBLISHED = Statement[Any](
 
 def sees_drafts(ctx: TenantContext) -> bool:
     """Return whether the caller sees texts that are not published."""
+    return may_publish(ctx) or _has(ctx, Scope.CONTENT_WRITE)
+
+
+def may_publish(ctx: TenantContext) -> bool:
+    """Return whether the caller may change what readers see."""
+    return _has(ctx, Scope.CONTENT_PUBLISH)
+
+
+def _has(ctx: TenantContext, scope: Scope) -> bool:
     token = ctx.identity.mcp_token
-    return token is None or Scope.CONTENT_WRITE in token.scopes
+    return token is None or scope in token.scopes
 
 
 def saver(ctx: TenantContext, note: str | None = None) -> Saver:
