@@ -13,8 +13,9 @@ ADMITTED = 0
 SCOPES = frozenset(
     {
         "content:read",
-        "content:write",
+        "content:draft",
         "content:publish",
+        "content:write",
         "profile:read",
         "profile:write",
         "modules:read",
@@ -212,7 +213,7 @@ def asked_by(endpoint: Endpoint) -> Asked:
     if endpoint.path == "/api/tenant/modules":
         return Asked(level, "modules:read")
     if "/blog/" in endpoint.path:
-        scope = "content:read" if endpoint.method == "GET" else "content:write"
+        scope = "content:read" if endpoint.method == "GET" else "content:draft"
         if endpoint.path.endswith("publish"):
             scope = "content:publish"
         return Asked(level, scope, "blog")
@@ -306,7 +307,7 @@ def _mcp(asked: Asked, token: McpToken, key: Key) -> int:
         or token.tenant == SUSPENDED
         or asked.is_own_tokens
         or (asked.is_own_account and token.user is None)
-        or (asked.scope is not None and asked.scope not in token.scopes)
+        or (asked.scope is not None and not _includes(token.scopes, asked.scope))
         # An McpToken is of the module `mcp`, whatever it is used for.
         or MODULES_OFF.get(token.tenant) in {"mcp", asked.module or "mcp"}
     ):
@@ -331,6 +332,11 @@ def _tenant(asked: Asked, key: Key, bearer: Bearer) -> int:
     deleted = 404 if asked.is_own_account else 401
     states = {"inactive": 403, "reactivated": 401, "old session": 401, "deleted": deleted}
     return {"good": ADMITTED, **states}[bearer.state]
+
+
+def _includes(scopes: frozenset[str], scope: str) -> bool:
+    is_part = scope in {"content:draft", "content:publish"}
+    return scope in scopes or (is_part and "content:write" in scopes)
 
 
 def _scope(scope: Scope | None) -> str | None:

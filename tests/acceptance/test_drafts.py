@@ -154,7 +154,7 @@ class TestAssistant:
         """Its changes of a published post are a draft, which a user publishes."""
         post = await blog.publish("Post", "Old text")
         path, body = f"{OWN_POSTS}/{post['id']}", {"title": "Post", "content": "New text"}
-        writer = await blog.token("content:read", "content:write")
+        writer = await blog.token("content:read", "content:draft")
 
         draft = ok(await writer.put(path, json=body))
         for refusal in (

@@ -27,7 +27,13 @@ ADMIN_USERS = "/api/admin/tenants/{tenantId}/users"
 # A login is recorded in the catalog; the tools of MCP are checked one by one.
 NO_WRITES = {"/api/tenant/auth/login", "/mcp"}
 # Of the tools that read.
-ARGUMENTS = {"search_posts": {"query": "Hello"}, "get_post": {"slug": "hello-from-acme"}}
+HELLO = {"slug": "hello-from-acme"}
+ARGUMENTS = {
+    "search_posts": {"query": "Hello"},
+    "get_post": HELLO,
+    "list_versions": HELLO,
+    "get_version": {**HELLO, "number": 1},
+}
 
 
 def is_of_data(endpoint: Endpoint) -> bool:
@@ -42,7 +48,7 @@ def is_writing(endpoint: Endpoint) -> bool:
 OF_DATA = [one for one in ENDPOINTS if is_of_data(one)]
 WRITING = params([one for one in OF_DATA if is_writing(one)])
 READING = params([one for one in OF_DATA if not is_writing(one)])
-READERS = {"whoami", "list_modules", "list_posts", "search_posts", "get_post"}
+READERS = {"whoami", "list_modules", "list_posts", *ARGUMENTS}
 WRITING_TOOLS = [pytest.param(one, id=one.name) for one in TOOLS if one.name not in READERS]
 READING_TOOLS = [pytest.param(one, id=one.name) for one in TOOLS if one.name in READERS]
 

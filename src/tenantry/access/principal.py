@@ -19,8 +19,9 @@ class Scope(StrEnum):
     """A permission of an McpToken (OAuth 2.0 scope, RFC 6749 section 3.3)."""
 
     CONTENT_READ = "content:read"
-    CONTENT_WRITE = "content:write"
+    CONTENT_DRAFT = "content:draft"
     CONTENT_PUBLISH = "content:publish"
+    CONTENT_WRITE = "content:write"
     PROFILE_READ = "profile:read"
     PROFILE_WRITE = "profile:write"
     MODULES_READ = "modules:read"
@@ -28,6 +29,12 @@ class Scope(StrEnum):
 
 ALL_SCOPES = frozenset(scope.value for scope in Scope)
 READ_SCOPES = frozenset(scope for scope in ALL_SCOPES if scope.endswith(":read"))
+_PARTS_OF_WRITING = frozenset({Scope.CONTENT_DRAFT, Scope.CONTENT_PUBLISH})
+
+
+def allows(scopes: frozenset[str], scope: Scope) -> bool:
+    """Return whether the *scopes* of an McpToken include *scope*; `content:write` has two."""
+    return scope in scopes or (scope in _PARTS_OF_WRITING and Scope.CONTENT_WRITE in scopes)
 
 
 class AdminContext(OperationContext, frozen=True, kw_only=True):

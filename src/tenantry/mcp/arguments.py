@@ -89,6 +89,18 @@ class ReadPost(NamePost, frozen=True):
     offset: Offset = 0
 
 
+class ListVersions(NamePost, frozen=True):
+    """The slug of a post, and a page of its versions."""
+
+    page: Page = 1
+
+
+class ReadVersion(ReadPost, frozen=True, kw_only=True):
+    """A version of a post, and a part of its content."""
+
+    number: Annotated[AtLeastOne, Meta(description="The number of the version.")]
+
+
 class ChangePost(NamePost, frozen=True):
     """The slug of a post, and the state in which it must be."""
 

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenantry.schemas.base import Schema
-from tenantry.schemas.content import PostResponse
+from tenantry.schemas.content import PostResponse, PostVersionResponse
 from tenantry.schemas.users import TenantUserProfile
-from tenantry.tenant.blog.content import Post
+from tenantry.tenant.blog.content import Post, PostVersion
 
 METHOD_CHARS_MAX = 100
 # Of the content of a post, in one result: some 5,000 tokens of a model.
@@ -118,10 +118,32 @@ class PostPart(PostResponse, frozen=True):
     @classmethod
     def of_post(cls, post: Post, offset: int = 0, chars: int = PART_CHARS) -> Self:
         """Return *post* with *chars* characters of its content, from *offset* on."""
-        end, length = offset + chars, len(post.content)
-        return cls.of(
-            post,
-            content=post.content[offset:end],
-            content_chars=length,
-            next_offset=end if end < length else None,
-        )
+        return cls.of(post, **_part(post.content, offset, chars))
+
+
+class PostVersionPart(PostVersionResponse, frozen=True):
+    """A version of a post with a part of its content.
+
+    Attributes:
+        content: The part of the text that was requested, as it was written.
+        content_chars: The number of characters of the whole text.
+        next_offset: Where the next part begins; null at the end.
+    """
+
+    content_chars: int
+    next_offset: int | None
+
+    @classmethod
+    def of_version(cls, version: PostVersion, offset: int, chars: int) -> Self:
+        """Return *version* with *chars* characters of its content, from *offset* on."""
+        return cls.of(version, **_part(version.content, offset, chars))
+
+
+def _part(content: str, offset: int, chars: int) -> dict[str, Any]:
+    end, length = offset + chars, len(content)
+    following = end if end < length else None
+    return {
+        "content": content[offset:end],
+        "content_chars": length,
+        "next_offset": following,
+    }

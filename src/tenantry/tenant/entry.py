@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.access.identify import Identity
-from tenantry.access.principal import Scope
+from tenantry.access.principal import Scope, allows
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
@@ -162,7 +162,7 @@ def require(identity: Identity, requirements: Requirements) -> None:
     token = identity.mcp_token
     if token is not None:
         modules.require(identity.tenant, modules.MCP)
-        if requirements.scope is not None and requirements.scope not in token.scopes:
+        if requirements.scope is not None and not allows(token.scopes, requirements.scope):
             raise ScopeRequired
     if requirements.module is not None:
         modules.require(identity.tenant, requirements.module)

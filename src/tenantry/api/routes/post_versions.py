@@ -21,8 +21,8 @@ from tenantry.tenant import modules
 from tenantry.tenant.blog import deleted, history
 from tenantry.tenant.entry import TenantContext
 
-_endpoint = partial(endpoint, level=TENANT, scope=Scope.CONTENT_WRITE, module=modules.BLOG)
-# Without content:write, an McpToken sees no drafts, and so no versions.
+_endpoint = partial(endpoint, level=TENANT, scope=Scope.CONTENT_DRAFT, module=modules.BLOG)
+# An McpToken that sees no drafts sees no versions.
 _read = partial(_endpoint, "GET", scope=Scope.CONTENT_READ)
 
 

@@ -24,7 +24,7 @@ _read = partial(endpoint, "GET", level=TENANT, scope=Scope.CONTENT_READ, module=
 _write = partial(
     endpoint,
     level=TENANT,
-    scope=Scope.CONTENT_WRITE,
+    scope=Scope.CONTENT_DRAFT,
     module=modules.BLOG,
     body_bytes_max=CONTENT_BYTES_MAX,
 )

@@ -7,7 +7,7 @@ export const MODULES = [
 
 export const SCOPES = [
   ["content:read", "Read posts"],
-  ["content:write", "Write drafts, and read them"],
+  ["content:draft", "Write drafts, and read them"],
   ["content:publish", "Publish, and change what readers see"],
   ["profile:read", "Read the user's profile"],
   ["profile:write", "Change the user's profile"],

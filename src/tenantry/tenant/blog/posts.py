@@ -1,7 +1,7 @@
 """Read and write the posts of a tenant's blog, for editors.
 
-Drafts are visible to an McpToken only with the scope `content:write` or `content:publish`, and only
-with the latter it changes what readers see.
+Drafts are visible to an McpToken only with the scope `content:draft` or `content:publish`, and only
+with the latter it changes what readers see. `content:write` is both.
 """
 
 from collections.abc import Sequence

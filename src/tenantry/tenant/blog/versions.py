@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.access.principal import Scope
+from tenantry.access.principal import Scope, allows
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.text import checked_line
 from tenantry.tenant.blog.content import PostVersion
@@ -121,7 +121,7 @@ _PRUNE_PUBLISHED = Statement[Any](
 
 def sees_drafts(ctx: TenantContext) -> bool:
     """Return whether the caller sees texts that are not published."""
-    return may_publish(ctx) or _has(ctx, Scope.CONTENT_WRITE)
+    return may_publish(ctx) or _has(ctx, Scope.CONTENT_DRAFT)
 
 
 def may_publish(ctx: TenantContext) -> bool:
@@ -131,7 +131,7 @@ def may_publish(ctx: TenantContext) -> bool:
 
 def _has(ctx: TenantContext, scope: Scope) -> bool:
     token = ctx.identity.mcp_token
-    return token is None or scope in token.scopes
+    return token is None or allows(token.scopes, scope)
 
 
 def saver(ctx: TenantContext, note: str | None = None) -> Saver:
