@@ -5,6 +5,7 @@ a type.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from tenantry.mcp.server import INSTRUCTIONS
@@ -24,11 +25,17 @@ def parts_of(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from parts_of(schema["items"])
 
 
+def schemas_of(tool: Tool) -> list[dict[str, Any]]:
+    """Return the schema of the arguments, and that of the result, unless this is only text."""
+    listed = tool.listed
+    assert (listed.output_schema is None) == tool.is_text
+    return [one for one in (listed.input_schema, listed.output_schema) if one is not None]
+
+
 @for_each("tool", TOOLS, lambda one: one.name)
 class TestSchemas:
     def test_have_no_references_and_no_unions(self, tool: Tool):
-        for schema in (tool.listed.input_schema, tool.listed.output_schema):
-            assert schema is not None
+        for schema in schemas_of(tool):
             for part in parts_of(schema):
                 assert not NOT_READ & part.keys()
                 assert isinstance(part.get("type", ""), str)
@@ -41,14 +48,13 @@ class TestSchemas:
             assert part.get("default", "") is not None
 
     def test_of_results_have_a_type_unless_null_is_allowed(self, tool: Tool):
-        assert tool.listed.output_schema is not None
-        for part in parts_of(tool.listed.output_schema):
+        _, *of_results = schemas_of(tool)
+        for part in chain.from_iterable(map(parts_of, of_results)):
             assert part.get("type") in TYPES or part["description"].endswith("May be null.")
             assert "enum" not in part or part["type"] == "string"
 
     def test_of_objects_name_their_members(self, tool: Tool):
-        for schema in (tool.listed.input_schema, tool.listed.output_schema):
-            assert schema is not None
+        for schema in schemas_of(tool):
             for part in parts_of(schema):
                 if part.get("type") == "object":
                     assert set(part.get("required", ())) <= part["properties"].keys()

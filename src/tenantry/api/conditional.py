@@ -35,7 +35,7 @@ async def unchanged_response(
     if endpoint.version is None:
         return None
     tag = _tag(await endpoint.version(ctx), ctx, scope)
-    return _not_modified(tag) if tag in known else None
+    return Response(304, b"", [(b"etag", tag)], is_page=True) if tag in known else None
 
 
 def conditional_response(
@@ -47,25 +47,17 @@ def conditional_response(
 ) -> Response:
     """Return the response with *found* and its entity tag, or 304 if that is *known*.
 
-    *found* is `Versioned`, or a resource that the endpoint edits.
+    *found* is `Versioned`, or a resource that the endpoint edits; None if it has deleted that.
     """
-    if endpoint.edits is not None:
-        return _tagged_response(endpoint, known, found)
-    tag = _tag(found.version, ctx, scope)
+    if found is None:
+        return represent(endpoint, None)
+    is_page = endpoint.edits is None
+    tag = _tag(found.version, ctx, scope) if is_page else _tag_of(found)
     if tag in known or ANY in known:
-        return _not_modified(tag)
-    answer = msgspec.structs.replace(represent(endpoint, found.content), is_page=True)
-    answer.headers.append((b"etag", tag))
-    return answer
-
-
-def _tagged_response(endpoint: Endpoint, known: frozenset[bytes], data: object) -> Response:
-    answer = represent(endpoint, data)
-    if endpoint.response is None:
-        return answer
-    tag = _tag_of(data)
-    if tag in known or ANY in known:
-        return Response(304, b"", [(b"etag", tag)])
+        return Response(304, b"", [(b"etag", tag)], is_page=is_page)
+    answer = represent(endpoint, found.content if is_page else found)
+    if is_page:
+        answer = msgspec.structs.replace(answer, is_page=True)
     answer.headers.append((b"etag", tag))
     return answer
 
@@ -99,8 +91,3 @@ def _tag(version: UUID, ctx: TenantContext, scope: Mapping[str, Any]) -> bytes:
     digest = blake2b(version.bytes + ctx.tenant.id.bytes, digest_size=DIGEST_BYTES)
     digest.update(b"%s\0%s\0%s" % (_RELEASE, scope["raw_path"], scope["query_string"]))
     return b'"%s"' % digest.hexdigest().encode()
-
-
-def _not_modified(tag: bytes) -> Response:
-    """Return a 304 response (RFC 9110, section 15.4.5)."""
-    return Response(304, b"", [(b"etag", tag)], is_page=True)

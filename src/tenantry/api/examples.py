@@ -99,9 +99,13 @@ _BY_TYPE: Mapping[tuple[str, str], Any] = {
     ("MigrationRunDetailResponse", "status"): "Success",
     ("MapTenantResponse", "place"): "head",
     ("Module", "name"): "Blog",
+    ("PostDifferenceResponse", "changes"): [{"field": "title", "old": "Hello", "new": "Bye"}],
+    ("PostVersionResponse", "note"): "",
+    ("PostVersionSummaryResponse", "note"): "",
     ("RevisionCountResponse", "place"): "head",
     ("RunResponse", "state"): "running",
     ("RunTenantResponse", "status"): "Success",
+    ("WritePostRequest", "note"): "Shorter.",
 }
 # Parameters that have another meaning in a query.
 _BY_PARAMETER: Mapping[str, Any] = {"details": "failed", "status": "draft"}

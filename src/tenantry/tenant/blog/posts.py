@@ -255,8 +255,9 @@ async def update(
         if not before.is_recorded:
             await versions.add_unknown(session, post_id)
         if publish is None:
-            is_live = before.published_at is not None and not before.has_draft
-            publish = is_live and versions.may_publish(ctx)
+            publish = (
+                bool(before.published_at) and not before.has_draft and versions.may_publish(ctx)
+            )
         published_at = before.published_at or (ctx.now if publish else None)
         shown_at = ctx.now if publish else None
         if published_at is None or publish:
