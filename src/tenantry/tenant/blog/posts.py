@@ -229,10 +229,8 @@ async def update(
 ) -> Post:
     """Save a version with the values that are not None, and return the post.
 
-    With *publish*, readers see it; with False, the text of a published post becomes its draft. With
-    None, what is a draft stays one, and the text of a published post without a draft is replaced if
-    the caller may publish.
-
+    With *publish*, readers see it; with False, the text of a published post becomes its draft; with
+    None, a draft stays one, and what readers see is replaced if the caller may publish.
     An excerpt that was derived from the content is derived again, and so is a blank *excerpt*. A
     post that has these values already is not changed. The latest *kept* versions are kept.
 
