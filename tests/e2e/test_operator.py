@@ -120,7 +120,7 @@ class TestOperator:
         page.get_by_role("heading", name=tenant.name, level=1).wait_for()
         page.get_by_role("button", name="Issue a token").click()
         page.get_by_label("Name", exact=True).fill("Ada's assistant")
-        page.get_by_label("Write posts, and read drafts").uncheck()
+        page.get_by_label("Write drafts, and read them").check()
         assert violations(page) == []
         page.get_by_role("dialog").get_by_role("button", name="Issue").click()
         page.get_by_label("McpToken", exact=True).wait_for()
