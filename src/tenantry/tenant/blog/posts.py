@@ -264,10 +264,10 @@ async def update(
             )
         else:
             written = await writing.change_draft(session, before, says, folded, now=ctx.now)
+        number, now = written.version, ctx.now
         await versions.add(
-            session, post_id, written.version, says, by, now=ctx.now, published_at=shown_at
+            session, post_id, number, says, by, kept=kept, now=now, published_at=shown_at
         )
-        await versions.prune(session, post_id, written.version, kept, published=publish)
         await audit.LOG.add(session, ctx, "post.update", post_id, changes=_changes(before, written))
         if publish and (before.has_draft or written.published_at != before.published_at):
             await audit.LOG.add(session, ctx, "post.publish", post_id)
@@ -354,8 +354,7 @@ async def _publish(ctx: TenantContext, session: TenantSession, before: Stored, k
     before = await _recorded(ctx, session, before, kept)
     published_at = before.published_at or ctx.now
     written = await writing.publish(session, before, published_at=published_at, now=ctx.now)
-    await versions.publish(session, written.id, written.version, now=ctx.now)
-    await versions.prune(session, written.id, written.version, kept, published=True)
+    await versions.publish(session, written.id, written.version, kept=kept, now=ctx.now)
     await audit.LOG.add(session, ctx, "post.publish", written.id)
     return written
 
@@ -371,8 +370,9 @@ async def _recorded(
     if before.has_draft:  # the latest text is still the draft, so it is the latest version again
         number += 1
         text, by = writing.text_of(before), versions.saver(ctx)
-        await versions.add(session, before.id, number, text, by, now=ctx.now, published_at=None)
-        await versions.prune(session, before.id, number, kept, published=False)
+        await versions.add(
+            session, before.id, number, text, by, kept=kept, now=ctx.now, published_at=None
+        )
     return msgspec.structs.replace(before, version=number, is_recorded=True)
 
 

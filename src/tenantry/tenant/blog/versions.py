@@ -72,16 +72,6 @@ def name_of(user_id: sa.ColumnElement[UUID]) -> sa.ColumnElement[str]:
     return sa.func.coalesce(name, sa.literal_column("''", sa.String))
 
 
-_author = sa.bindparam("author_id", type_=sa.Uuid)
-_ADD = Statement[Any](
-    sa.insert(post_version).values(
-        post_id=_post,
-        number=_number,
-        author_id=_author,
-        author_name=name_of(_author),
-        **{name: sa.bindparam(name, type_=post_version.c[name].type) for name in _ADDED},
-    )
-)
 _NAMES = [column.name for column in post_version.c if column.name != "post_id"]
 _ADD_UNKNOWN = Statement[Any](
     sa.insert(post_version).from_select(
@@ -89,33 +79,51 @@ _ADD_UNKNOWN = Statement[Any](
     )
 )
 _of_post = post_version.c.post_id == _post
-_PUBLISH = Statement[Any](
-    sa.update(post_version)
-    .values(published_at=sa.bindparam("at", type_=post_version.c.published_at.type))
-    .where(_of_post, post_version.c.number == _number)
-)
+_is_published = post_version.c.published_at.is_not(None)
 _FIND = Statement(
     sa.select(*columns_of(post_version, PostVersion)).where(
         _of_post, post_version.c.number == _number
     ),
     PostVersion,
 )
-_kept = sa.bindparam("kept", type_=sa.BigInteger)
-_old = sa.and_(_of_post, post_version.c.number <= sa.bindparam("last", type_=sa.Integer))
-_is_published = post_version.c.published_at.is_not(None)
-_oldest_kept = sa.select(sa.func.min(sa.column("number", sa.Integer))).select_from(
-    sa.select(post_version.c.number)
-    .where(_of_post, _is_published)
-    .order_by(post_version.c.number.desc())
-    .limit(_kept)
-    .subquery()
-)
-_PRUNE = Statement[Any](sa.delete(post_version).where(_old, sa.not_(_is_published)))
-_PRUNE_PUBLISHED = Statement[Any](
-    sa.delete(post_version).where(
-        _old,
-        sa.or_(sa.not_(_is_published), post_version.c.number < _oldest_kept.scalar_subquery()),
+
+
+def _pruning(write: sa.Insert | sa.Update, *, published: bool) -> Statement[Any]:
+    """Return *write* of the version `number`, and the removal of old ones, in one round trip.
+
+    Those up to the number `last` that were never published; and of *published* ones, if the version
+    becomes one, all but it and the latest `others`.
+    """
+    others = (
+        sa.select(post_version.c.number)
+        .where(_of_post, _is_published, post_version.c.number != _number)
+        .order_by(post_version.c.number.desc())
+        .limit(sa.bindparam("others", type_=sa.BigInteger))
+        .subquery()
     )
+    oldest = sa.select(sa.func.coalesce(sa.func.min(others.c.number), _number)).scalar_subquery()
+    removed: sa.ColumnElement[bool] = sa.not_(_is_published)
+    if published:
+        removed = sa.or_(removed, post_version.c.number < oldest)
+    last = sa.bindparam("last", type_=sa.Integer)
+    prune = sa.delete(post_version).where(_of_post, post_version.c.number <= last, removed)
+    return Statement(write.add_cte(prune.cte("pruned")), on_sqlite=(prune, write))
+
+
+_author = sa.bindparam("author_id", type_=sa.Uuid)
+_add = sa.insert(post_version).values(
+    post_id=_post,
+    number=_number,
+    author_id=_author,
+    author_name=name_of(_author),
+    **{name: sa.bindparam(name, type_=post_version.c[name].type) for name in _ADDED},
+)
+_ADD, _ADD_PUBLISHED = (_pruning(_add, published=one) for one in (False, True))
+_PUBLISH = _pruning(
+    sa.update(post_version)
+    .values(published_at=sa.bindparam("at", type_=post_version.c.published_at.type))
+    .where(_of_post, post_version.c.number == _number),
+    published=True,
 )
 
 
@@ -158,12 +166,16 @@ async def add(
     says: Draft,
     by: Saver,
     *,
+    kept: int | None,
     now: datetime,
     published_at: datetime | None,
 ) -> None:
-    """Add a version; the slug of *says* is not None."""
+    """Add a version, and remove the oldest: all but *kept*, and as many published ones.
+
+    The slug of *says* is not None; with None for *kept*, none is removed.
+    """
     await session.execute(
-        _ADD,
+        _ADD if published_at is None else _ADD_PUBLISHED,
         post=post_id,
         number=number,
         created_at=now,
@@ -171,6 +183,7 @@ async def add(
         author_id=by.id,
         kind=by.kind.value,
         note=by.note,
+        **_limits(number, kept),
         **msgspec.structs.asdict(says),
     )
 
@@ -180,18 +193,12 @@ async def add_unknown(session: TenantSession, post_id: UUID) -> None:
     await session.execute(_ADD_UNKNOWN, post=post_id)
 
 
-async def publish(session: TenantSession, post_id: UUID, number: int, *, now: datetime) -> None:
-    """Record that a version was published."""
-    await session.execute(_PUBLISH, post=post_id, number=number, at=now)
-
-
-async def prune(
-    session: TenantSession, post_id: UUID, latest: int, kept: int, *, published: bool
+async def publish(
+    session: TenantSession, post_id: UUID, number: int, *, kept: int, now: datetime
 ) -> None:
-    """Remove the oldest versions: all but *kept* of those that were never published.
+    """Record that the latest version was published, and remove the oldest as `add` does."""
+    await session.execute(_PUBLISH, post=post_id, number=number, at=now, **_limits(number, kept))
 
-    If a version was just *published*, also the oldest published ones: all but *kept* of them.
-    """
-    if latest > kept:
-        prune_old = _PRUNE_PUBLISHED if published else _PRUNE
-        await session.execute(prune_old, post=post_id, last=latest - kept, kept=kept)
+
+def _limits(number: int, kept: int | None) -> dict[str, int]:
+    return {"last": 0, "others": 0} if kept is None else {"last": number - kept, "others": kept - 1}

@@ -150,6 +150,7 @@ async def add(
         written.version,
         text_of(written),
         by,
+        kept=None,
         now=now,
         published_at=published_at,
     )
