@@ -38,6 +38,7 @@ ADMIN_PATHS = frozenset({"/metrics"})
 MCP_PATH = "/mcp"
 TENANT_LOGIN_PATH = "/api/tenant/auth/login"
 OWN_ACCOUNT_PATHS = frozenset({"/api/tenant/auth/profile", "/api/tenant/auth/change-password"})
+OWN_POST_PATH = "/api/tenant/blog/posts/{postId}"
 LOGOUT_PATH = "/api/tenant/auth/logout"
 OWN_TOKENS_PATH = "/api/tenant/mcp-tokens"
 
@@ -197,6 +198,7 @@ class Asked:
     module: str | None = None
     is_own_account: bool = field(default=False)
     is_own_tokens: bool = field(default=False)
+    is_publishing: bool = field(default=False)
 
 
 def asked_by(endpoint: Endpoint) -> Asked:
@@ -216,7 +218,9 @@ def asked_by(endpoint: Endpoint) -> Asked:
         scope = "content:read" if endpoint.method == "GET" else "content:draft"
         if endpoint.path.endswith("publish"):
             scope = "content:publish"
-        return Asked(level, scope, "blog")
+        # The post that the matrix deletes is published.
+        is_publishing = (endpoint.method, endpoint.path) == ("DELETE", OWN_POST_PATH)
+        return Asked(level, scope, "blog", is_publishing=is_publishing)
     return Asked(level, _scope(endpoint.scope), endpoint.module)
 
 
@@ -308,6 +312,7 @@ def _mcp(asked: Asked, token: McpToken, key: Key) -> int:
         or asked.is_own_tokens
         or (asked.is_own_account and token.user is None)
         or (asked.scope is not None and not _includes(token.scopes, asked.scope))
+        or (asked.is_publishing and not _includes(token.scopes, "content:publish"))
         # An McpToken is of the module `mcp`, whatever it is used for.
         or MODULES_OFF.get(token.tenant) in {"mcp", asked.module or "mcp"}
     ):

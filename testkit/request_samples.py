@@ -117,6 +117,7 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "toServer": FAR,
         "isActive": False,
         "modules": ["blog", "mcp"],
+        "publish": False,
         "scopes": ["content:read", "profile:read"],
         "userId": user_id,
         "expiresAt": tomorrow(),
