@@ -38,5 +38,4 @@ def test_let_no_tenant_stay_read_only(tmp_path: Path):
 
     swept = sweep(operation, tmp_path, Choice("", call="open 1"))
 
-    assert swept.trials > 0
-    assert swept.errors == 0
+    assert (swept.trials, swept.errors) == (3, 1), "only the failure that lasts ends it"
