@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import pytest
 
 from testkit import raw_sql
 from testkit.programs import Program, free_port, only_line, run, running
@@ -189,6 +190,7 @@ class TestServe:
             assert f":{password}@" not in text
 
 
+@pytest.mark.slow
 class TestAdmin:
     @on_sqlite
     def test_gets_a_password_once_and_a_new_one_on_demand(self, fleet: Fleet):
