@@ -72,7 +72,7 @@ def require_if_match(headers: RawHeaders) -> None:
         raise IfMatchRequired
 
 
-def expected_of(endpoint: Endpoint, headers: RawHeaders) -> Expected | None:
+def expected_of(endpoint: Endpoint, headers: RawHeaders) -> Expected:
     """Return a function that compares a resource with If-Match; None without that header."""
     tags, schema = expected_tags(headers), endpoint.edits
     assert schema is not None

@@ -60,12 +60,7 @@ class Deletion:
     kept: timedelta
 
     async def delete(
-        self,
-        ctx: OperationContext,
-        tenant: Tenant,
-        *,
-        name: str,
-        expected: Expected | None = None,
+        self, ctx: OperationContext, tenant: Tenant, *, name: str, expected: Expected = None
     ) -> datetime | None:
         """Delete a suspended tenant: its credentials are rejected, and it is not listed.
 
@@ -159,12 +154,7 @@ class Deletion:
             await database.close()
 
     async def _take_suspended(
-        self,
-        session: CatalogChange,
-        tenant_id: UUID,
-        *,
-        worker_id: UUID,
-        expected: Expected | None,
+        self, session: CatalogChange, tenant_id: UUID, *, worker_id: UUID, expected: Expected
     ) -> Tenant:
         if expected is not None:
             check(expected, await tenants.lock(session, tenant_id))

@@ -136,7 +136,7 @@ class Lifecycle:
         requests_per_minute: int | None = None,
         size_bytes_max: int | None = None,
         labels: Mapping[str, str] | None = None,
-        expected: Expected | None = None,
+        expected: Expected = None,
     ) -> Tenant:
         """Set the values that are not None, and return the tenant.
 

@@ -8,15 +8,18 @@ from typing import Any
 
 from tenantry.kit.errors import Conflict
 
-Expected = Callable[[Any], bool]
-"""Returns whether a resource, read in the transaction of the change, is what the caller expects."""
+Expected = Callable[[Any], bool] | None
+"""Returns whether a resource, read in the transaction of the change, is what the caller expects.
+
+None: the caller expects nothing.
+"""
 
 
 class ResourceChanged(Conflict):
     """The resource has changed since you read it. Read it again, and repeat your change on that."""
 
 
-def check(expected: Expected | None, current: object) -> None:
+def check(expected: Expected, current: object) -> None:
     """Check that the resource *current* is what the caller expects; None expects nothing.
 
     Raises:

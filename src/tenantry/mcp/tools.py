@@ -309,7 +309,7 @@ async def _change_of(call: Call, wanted: ChangePost) -> tuple[UUID, dict[str, An
     settings, number = call.services.settings, wanted.expected_version
     if number is UNSET and settings.require_if_match:
         raise BadArguments("`expected_version` is required: the `version` that you have read.")
-    expected: Expected | None = None if number is UNSET else lambda post: post.version == number
+    expected: Expected = None if number is UNSET else lambda post: post.version == number
     post_id = (await posts.get_by_slug(call.ctx, wanted.slug)).id
     return post_id, {"kept": settings.post_versions, "expected": expected}
 

@@ -129,7 +129,7 @@ _UPDATE = _update()
 
 
 async def update_profile(
-    ctx: UnconfirmedContext, *, full_name: str, email: str, expected: Expected | None = None
+    ctx: UnconfirmedContext, *, full_name: str, email: str, expected: Expected = None
 ) -> User:
     """Change the caller's name and e-mail address, and return the user.
 

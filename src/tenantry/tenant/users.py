@@ -238,7 +238,7 @@ async def update(
     throttle: Throttle,
     email: str | None = None,
     full_name: str | None = None,
-    expected: Expected | None = None,
+    expected: Expected = None,
     is_active: bool | None = None,
     password: str | None = None,
 ) -> User:
@@ -290,7 +290,7 @@ async def delete(
     tenant_id: UUID,
     user_id: UUID,
     *,
-    expected: Expected | None = None,
+    expected: Expected = None,
 ) -> None:
     """Delete a user, and the McpTokens that act as that user.
 

@@ -70,7 +70,7 @@ async def restore_version(
     *,
     post_id: UUID,
     number: int,
-    expected: Expected | None,
+    expected: Expected,
 ) -> PostResponse:
     """Save the text of a version as the latest; of a published post, as its draft."""
     kept = services.settings.post_versions

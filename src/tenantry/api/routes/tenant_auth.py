@@ -93,7 +93,7 @@ async def update_profile(
     _services: Services,
     request: UpdateProfileRequest,
     *,
-    expected: Expected | None,
+    expected: Expected,
 ) -> TenantUserProfile:
     """Change your profile."""
     user = await profile.update_profile(

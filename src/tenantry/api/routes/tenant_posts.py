@@ -75,7 +75,7 @@ async def update_post(
     request: WritePostRequest,
     *,
     post_id: UUID,
-    expected: Expected | None,
+    expected: Expected,
 ) -> PostResponse:
     """Change a post; slug, excerpt and tags are kept if left out."""
     changed = await posts.update(
@@ -91,12 +91,7 @@ async def update_post(
 
 @_write_to("DELETE", "/api/tenant/blog/posts/{postId}", message="The post was deleted.")
 async def delete_post(
-    ctx: TenantContext,
-    services: Services,
-    _request: Nothing,
-    *,
-    post_id: UUID,
-    expected: Expected | None,
+    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID, expected: Expected
 ) -> None:
     """Delete a post."""
     await posts.delete(ctx, post_id, expected=expected)
@@ -105,12 +100,7 @@ async def delete_post(
 
 @_publish("POST", "/api/tenant/blog/posts/{postId}/publish", adds=True)
 async def publish_post(
-    ctx: TenantContext,
-    services: Services,
-    _request: Nothing,
-    *,
-    post_id: UUID,
-    expected: Expected | None,
+    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID, expected: Expected
 ) -> PostResponse:
     """Publish a post."""
     kept = services.settings.post_versions
@@ -119,12 +109,7 @@ async def publish_post(
 
 @_publish("POST", "/api/tenant/blog/posts/{postId}/unpublish")
 async def unpublish_post(
-    ctx: TenantContext,
-    services: Services,
-    _request: Nothing,
-    *,
-    post_id: UUID,
-    expected: Expected | None,
+    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID, expected: Expected
 ) -> PostResponse:
     """Turn a published post into a draft."""
     kept = services.settings.post_versions

@@ -75,7 +75,7 @@ async def update_user(
     *,
     tenant_id: UUID,
     user_id: UUID,
-    expected: Expected | None,
+    expected: Expected,
 ) -> TenantUserProfile:
     """Change a user of a tenant."""
     database = await _open(services, tenant_id, writes=True)
@@ -107,7 +107,7 @@ async def delete_user(
     *,
     tenant_id: UUID,
     user_id: UUID,
-    expected: Expected | None,
+    expected: Expected,
 ) -> None:
     """Delete a user of a tenant."""
     database = await _open(services, tenant_id, writes=True)

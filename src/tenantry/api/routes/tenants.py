@@ -157,7 +157,7 @@ async def update_tenant(
     request: UpdateTenantRequest,
     *,
     tenant_id: UUID,
-    expected: Expected | None,
+    expected: Expected,
 ) -> TenantResponse:
     """Change a tenant: suspend it, make it read-only, activate it."""
     tenant = await tenants.get(services.catalog, tenant_id)
@@ -192,7 +192,7 @@ async def delete_tenant(
     request: DeleteTenantRequest,
     *,
     tenant_id: UUID,
-    expected: Expected | None,
+    expected: Expected,
 ) -> None:
     """Delete a suspended tenant; it can be undeleted for some days."""
     tenant = await tenants.get(services.catalog, tenant_id)

@@ -147,7 +147,7 @@ async def restore(
     number: int,
     *,
     kept: int,
-    expected: Expected | None = None,
+    expected: Expected = None,
 ) -> Post:
     """Save the text of a version as the latest one; of a published post, as its draft.
 

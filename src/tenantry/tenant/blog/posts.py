@@ -225,7 +225,7 @@ async def update(
     tags: Sequence[str] | None = None,
     publish: bool | None = None,
     note: str | None = None,
-    expected: Expected | None = None,
+    expected: Expected = None,
 ) -> Post:
     """Save a version with the values that are not None, and return the post.
 
@@ -275,7 +275,7 @@ async def update(
 
 
 async def publish(
-    ctx: TenantContext, post_id: UUID, *, kept: int, expected: Expected | None = None
+    ctx: TenantContext, post_id: UUID, *, kept: int, expected: Expected = None
 ) -> Post:
     """Publish a post, or the draft of a published one. Without a draft, that is not changed.
 
@@ -290,7 +290,7 @@ async def publish(
 
 
 async def unpublish(
-    ctx: TenantContext, post_id: UUID, *, kept: int, expected: Expected | None = None
+    ctx: TenantContext, post_id: UUID, *, kept: int, expected: Expected = None
 ) -> Post:
     """Turn a post into a draft, with its latest text. A draft is not changed.
 
@@ -309,7 +309,7 @@ async def unpublish(
     return written
 
 
-async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected | None = None) -> None:
+async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None) -> None:
     """Move a post to the bin: see `deleted`.
 
     Raises:
@@ -338,7 +338,7 @@ def _seen(ctx: TenantContext, found: Post | None) -> Post:
     return found
 
 
-async def _find(session: TenantSession, post_id: UUID, expected: Expected | None = None) -> Stored:
+async def _find(session: TenantSession, post_id: UUID, expected: Expected = None) -> Stored:
     found = await session.fetch_one(drafted.STORED, post=post_id)
     if found is None:
         raise PostNotFound
