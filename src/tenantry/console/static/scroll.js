@@ -1,5 +1,5 @@
-// The place on a page, and what was entered in its form: kept in its entry of the browser's history,
-// and found again on Back.
+// The place on a page, and what was entered in its form: kept in its entry of the history of the
+// browser, and found again on Back.
 
 import { byId } from "./dom.js";
 
