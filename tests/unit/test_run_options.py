@@ -100,7 +100,7 @@ class TestWaveSizes:
         assert [size for size, _ in RunOptions(waves=waves).sized_waves(total)] == sizes
 
     def test_may_not_decrease_when_numbers_and_percentages_meet(self):
-        with pytest.raises(BadRunOptions, match="of 50 tenants these are 10, 5"):
+        with pytest.raises(BadRunOptions, match="of 50 these are 10, 5"):
             RunOptions(waves=[10, "10%"]).sized_waves(50)
 
     def test_are_none_without_waves(self):

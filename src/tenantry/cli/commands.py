@@ -226,8 +226,8 @@ class Root(Group):
             errors = import_module("tenantry.cli.errors")
             print_error(errors.explain(error, ctx))
             raise typer.Exit(errors.status_of(error)) from error
-        except BrokenPipeError:
-            raise  # the reader of our output has exited; typer exits without a message
+        except (BrokenPipeError, typer.Exit, typer.Abort):
+            raise  # Typer ends the process; the reader of a broken pipe reads no message
         except OSError as error:
             reason = error.strerror or str(error)
             print_error(f"{reason}: {error.filename}" if error.filename else reason)
