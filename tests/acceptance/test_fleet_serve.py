@@ -1,12 +1,15 @@
 """``tenantry fleet serve``: the console and the API over databases that are not Tenantry's."""
 
 import json
+import socket
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -52,6 +55,15 @@ class Console:
 
     def ids(self) -> dict[str, str]:
         return {one["name"]: one["id"] for one in self.get("/api/admin/tenants")["items"]}
+
+
+def without_password(url: str, file: Path) -> str:
+    """Return *url* with its password in a file."""
+    parts = urlsplit(url)
+    file.write_text(f"{parts.hostname}:{parts.port}:*:{parts.username}:{parts.password}\n")
+    file.chmod(0o600)
+    place = f"{parts.username}@{parts.hostname}:{parts.port}"
+    return f"postgresql://{place}{parts.path}?passfile={file}"
 
 
 @contextmanager
@@ -178,8 +190,9 @@ class TestServe:
         urls = fleet.add("acme")
         password = urls["acme"].split(":")[2].split("@")[0]
         state = fleet.make_url("state")
+        hidden = without_password(state, fleet.project.folder / "passwords")
 
-        with served(fleet, "--state", state, TENANTRY_SECRET_KEY=SECRET) as console:
+        with served(fleet, "--state", hidden, TENANTRY_SECRET_KEY=SECRET) as console:
             answer = console.client.get("/api/admin/tenants")
             console.post("/api/admin/tenants/migrate-all")
             output = console.program.stdout + console.program.stderr
@@ -230,10 +243,31 @@ class TestState:
 
         ended = run(
             fleet.project.folder,
-            *("fleet", "serve", "--urls", "databases.txt", "--state", fleet.make_url("state")),
+            *("fleet", "serve", "--urls", "databases.txt", "--state", "postgresql://a@localhost/b"),
         )
 
         assert "TENANTRY_SECRET_KEY must be set" in only_line(ended.stderr)
+
+    @pytest.mark.parametrize("option", ["--state", "--from"])
+    @on_sqlite
+    def test_and_source_have_no_password_that_other_users_can_read(self, fleet: Fleet, option: str):
+        fleet.add("acme")
+        given = [option, "postgresql://a:hunter2@localhost/b"]
+        given += ["--query", "SELECT 1"] if option == "--from" else ["--urls", "databases.txt"]
+
+        ended = run(fleet.project.folder, "fleet", "serve", *given)
+
+        assert f"use `{option} …?passfile=PATH`" in only_line(ended.stderr)
+        assert "hunter2" not in ended.stderr
+
+    @on_sqlite
+    def test_is_served_on_no_other_port(self, fleet: Fleet):
+        fleet.add("acme")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+
+            with served(fleet, TENANTRY_METRICS_PORT=port) as console:
+                assert console.get("/api/admin/tenants/map")["items"]
 
     @on_sqlite
     def test_is_shared_with_commands_while_it_is_served(self, fleet: Fleet):

@@ -47,6 +47,18 @@ def read_url(option: str, given: str) -> str:
     return checked
 
 
+def check_argument(option: str, url: str) -> None:
+    """Check that the URL of *option* has no password, which other users of the machine could read.
+
+    Raises:
+        PasswordInArgument: It has one.
+    """
+    if "://" in url and _has_password(url):
+        raise PasswordInArgument(
+            f"Other users can see a password in an argument: use `{option} …?passfile=PATH`."
+        )
+
+
 def _read_line() -> str:
     if sys.stdin is None:
         return ""

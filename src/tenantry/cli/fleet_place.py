@@ -76,7 +76,9 @@ class FleetPlace:
         """
         path = sqlite_path(self._state_url)
         data_dir = Path(f"{STATE_DEFAULT if path is None else path}{SERVER_SUFFIX}")
-        settings = self._read_settings(data_dir=data_dir, host=host, port=port)
+        # The port of metrics needs no credentials, and may be that of a service beside this one.
+        given = {"data_dir": data_dir, "host": host, "port": port, "metrics_port": 0}
+        settings = self._read_settings(**given)
         options = self.options(settings)
         self._configure_log(settings, log_level="info")
         return settings.model_copy(

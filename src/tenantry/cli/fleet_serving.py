@@ -13,6 +13,7 @@ from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins as catalog_admins
 from tenantry.catalog.admins import AdminNotFound
 from tenantry.cli import session
+from tenantry.cli.database_urls import check_argument
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.fleet_place import FleetPlace
 from tenantry.cli.passwords import generate_password
@@ -50,8 +51,12 @@ def serve(
 
     Raises:
         AdminNotFound: A new password is for an admin who does not exist.
+        PasswordInArgument: The URL of the state or of the source of the list has a password, which
+            the list of processes would show for as long as this serves.
         Exception: As for `FleetPlace.working`, and as for `server.serve`.
     """
+    check_argument("--state", place.state)
+    check_argument("--from", place.source[0] if place.source else "")
     settings = place.configure_server(host=LOOPBACK, port=port)
     attached = ListedFleet(options=place.options(settings), listed=asyncio.run(place.read()))
     issued: list[str] = []
