@@ -104,6 +104,7 @@ class TestServe:
             drifted = console.get("/api/admin/drift")["items"]
             health = console.get("/api/admin/health")
             page = console.client.get("/console").text
+            described = console.client.get("/openapi.json").json()["paths"]
             assert console.program.end() == 0
 
         assert {one["place"] for one in before["items"]} == {"unknown"}
@@ -114,6 +115,8 @@ class TestServe:
         assert [one["customerName"] for one in drifted] == ["globex"], job
         assert len(health["servers"]) == 1
         assert "data-fleet" in page
+        assert "/api/admin/tenants/migrate-all" in described
+        assert not any(one.startswith("/api/tenant/") for one in described)
 
     def test_groups_failures_and_retries_them(self, fleet: Fleet):
         urls = fleet.add("acme", "globex")

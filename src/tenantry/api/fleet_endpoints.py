@@ -2,9 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
+import msgspec
+
 from tenantry.api.endpoints import Endpoint
+from tenantry.api.openapi import OpenApi, describe, endpoint_of
 from tenantry.api.routes import (
     admin_auth,
     admins,
@@ -19,6 +23,7 @@ from tenantry.api.routes import (
     tenants,
 )
 from tenantry.kit.errors import NotFound
+from tenantry.kit.release import VERSION
 
 _SERVED = [
     *(
@@ -55,9 +60,22 @@ async def _refuse(*_arguments: Any, **_parameters: Any) -> None:
 
 
 def over_databases(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
-    """Return *endpoints*, of which those that need tenants raise `NotForDatabases`."""
+    """Return *endpoints*, of which those that need tenants raise `NotForDatabases`.
+
+    The description of the API has the others alone.
+    """
     served = {(one.method, one.path) for one in _SERVED}
+
+    @cache
+    def description() -> OpenApi:
+        return msgspec.convert(describe(_SERVED, release=VERSION), OpenApi)
+
+    own = endpoint_of(description)
     return [
-        one if (one.method, one.path) in served else replace(one, handler=_refuse, version=None)
-        for one in endpoints
+        own,
+        *(
+            one if (one.method, one.path) in served else replace(one, handler=_refuse, version=None)
+            for one in endpoints
+            if one.path != own.path
+        ),
     ]
