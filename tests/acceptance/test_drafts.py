@@ -9,6 +9,7 @@ from tests.acceptance.blogs import Blog, blog_of
 from tests.acceptance.support import OWN_POSTS, POSTS, database_of, ok, refused
 from tests.conftest import World
 
+DELETED = "/api/tenant/blog/deleted-posts"
 VERSIONS = (
     "SELECT number, title, content, author_name, kind, note FROM tenantry_post_version"
     " WHERE title <> 'Hello from acme' ORDER BY number"
@@ -110,16 +111,44 @@ class TestDraft:
         assert await blog.titles(search="new") == ["Post"]
 
     async def test_cannot_take_the_slug_of_another_post(self, blog: Blog) -> None:
-        """Neither when it is saved, nor when the other has taken it in between."""
+        """Neither when it is saved, nor when the release before has taken it in between."""
         post = await blog.publish("Post")
         body = {"title": "Post", "content": "", "slug": "hello-from-acme"}
         refused(await blog.owner.put(f"{OWN_POSTS}/{post['id']}", json=body), 409)
 
         await save(blog, post, slug="wanted")
-        await blog.write("Other", slug="wanted")
+        stored(blog, "UPDATE tenantry_post SET slug = 'wanted' WHERE slug = 'hello-from-acme'")
 
         refused(await blog.owner.post(f"{OWN_POSTS}/{post['id']}/publish"), 409)
         assert (await public(blog, "post"))["title"] == "Post"
+
+    async def test_reserves_its_slug(self, blog: Blog) -> None:
+        """No other post gets it: no new one, no change, no draft, none from the bin."""
+        binned = await blog.write("Binned", slug="wanted")
+        await blog.delete(binned)
+        post, other, live = (
+            await blog.publish("Post"),
+            await blog.write("Other"),
+            await blog.publish("Live"),
+        )
+
+        draft = await save(blog, post, slug="wanted")
+
+        body = {"title": "Wanted", "content": "", "slug": "wanted"}
+        for refusal in (
+            await blog.owner.post(OWN_POSTS, json=body),
+            await blog.owner.put(f"{OWN_POSTS}/{other['id']}", json=body),
+            await blog.owner.put(f"{OWN_POSTS}/{live['id']}", json=body),
+            await blog.owner.put(f"{OWN_POSTS}/{live['id']}", json={**body, "publish": False}),
+        ):
+            refused(refusal, 409)
+        only = {"if-none-match": "*"}
+        refused(await blog.owner.post(OWN_POSTS, json=body, headers=only), 412)
+        assert (await blog.write("Wanted"))["slug"] == "wanted-2"
+        restored = await blog.owner.post(f"{DELETED}/{binned['id']}/restore")
+        assert ok(restored)["slug"] == "binned"
+        assert ok(await blog.owner.post(f"{OWN_POSTS}/{post['id']}/unpublish"))["slug"] == "wanted"
+        assert (await publish(blog, draft))["slug"] == "wanted"
 
     async def test_is_skipped_by_what_is_to_be_live_at_once(self, blog: Blog) -> None:
         """With `publish`, a save is what it was before there were drafts, of a new post too."""

@@ -163,7 +163,7 @@ async def create(
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
         if must_be_new:
-            taken = await session.fetch_one(drafted.FIND_PUBLISHED_BY_SLUG, slug=says.slug)
+            taken = await session.fetch_one(drafted.FIND_BY_SLUG, slug=says.slug)
             if taken is not None:
                 raise PostExists(taken.updated_at)
         written = await writing.add(
@@ -282,7 +282,7 @@ async def publish(
     Raises:
         PostNotFound: There is no such post.
         PostChanged: The post is not what is *expected*.
-        SlugInUse: Another post has the slug of the draft.
+        SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id, expected)
@@ -297,7 +297,7 @@ async def unpublish(
     Raises:
         PostNotFound: There is no such post.
         PostChanged: The post is not what is *expected*.
-        SlugInUse: Another post has the slug of the draft.
+        SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id, expected)

@@ -48,13 +48,8 @@ class _Id(msgspec.Struct, frozen=True):
 
 _by_id = post.c.id == sa.bindparam("post", type_=sa.Uuid)
 _ADDED = [*(one.name for one in post.c if one.name != "draft_slug")]
-_ADD = Statement(
-    insert(post)
-    .values(parameters(*_ADDED))
-    .on_conflict_do_nothing(index_elements=[post.c.slug])
-    .returning(post.c.id),
-    _Id,
-)
+_IN_USE = {"uq_tenantry_post_slug": SlugInUse}
+_ADD = Statement[Any](sa.insert(post).values(parameters(*_ADDED)), conflicts=_IN_USE)
 _TEXT = ("title", "content", "slug", "excerpt", "tags")
 _CHANGE = Statement[Any](
     sa.update(post)
@@ -63,7 +58,7 @@ _CHANGE = Statement[Any](
         | {"saved_at": sa.bindparam("updated_at"), "draft_slug": None}
     )
     .where(_by_id),
-    conflicts={"uq_tenantry_post_slug": SlugInUse},
+    conflicts=_IN_USE,
 )
 _PUBLISH = Statement[Any](
     sa.update(post)
@@ -78,9 +73,11 @@ _SET_DRAFT = Statement[Any](
     .values(parameters("version", "draft_slug") | {"saved_at": post.c.updated_at})
     .where(_by_id)
 )
+# Editors know a published post by the slug of its draft, so that is reserved too.
+_slug = sa.bindparam("slug", type_=post.c.slug.type)
 _OTHER = Statement(
     sa.select(post.c.id).where(
-        post.c.slug == sa.bindparam("slug", type_=post.c.slug.type),
+        sa.or_(post.c.slug == _slug, post.c.draft_slug == _slug),
         post.c.id != sa.bindparam("post", type_=sa.Uuid),
     ),
     _Id,
@@ -173,6 +170,7 @@ async def change(
     Raises:
         SlugInUse: Another post has the slug.
     """
+    await _check_slug(session, before, draft)
     after = _after(before, draft, now=now, published_at=published_at, version=before.version + 1)
     await _write_row(session, before, after)
     if (draft.title, draft.content) != (before.title, before.content):
@@ -190,12 +188,9 @@ async def change_draft(
     Raises:
         SlugInUse: Another post has the slug.
     """
-    number, slug = before.version + 1, draft.slug
-    if slug != before.slug:
-        other = await session.fetch_one(_OTHER, slug=slug, post=before.id)
-        if other is not None:
-            raise SlugInUse
-    await session.execute(_SET_DRAFT, post=before.id, version=number, draft_slug=slug)
+    await _check_slug(session, before, draft)
+    number = before.version + 1
+    await session.execute(_SET_DRAFT, post=before.id, version=number, draft_slug=draft.slug)
     if not before.has_draft:
         await session.execute(_COPY_TEXT, post=before.id)
     await session.execute(
@@ -217,7 +212,7 @@ async def publish(
     """Publish the latest text of a post at *published_at*, or unpublish it if that is None.
 
     Raises:
-        SlugInUse: Another post has the slug of the draft.
+        SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
     after = _after(
         before, text_of(before), now=now, published_at=published_at, version=before.version
@@ -258,6 +253,13 @@ def _after(
         has_draft=has_draft,
         **msgspec.structs.asdict(draft),
     )
+
+
+async def _check_slug(session: TenantSession, before: Stored, draft: Draft) -> None:
+    if draft.slug == before.slug:
+        return
+    if await session.fetch_one(_OTHER, slug=draft.slug, post=before.id) is not None:
+        raise SlugInUse
 
 
 async def _write_row(session: TenantSession, before: Stored, after: Post) -> None:
@@ -301,19 +303,21 @@ async def _add_under_free_slug(
     if restored is not None or not draft.slug:
         wanted = chain(wanted, slugs.candidates(draft.title, post_id))
     for slug in wanted:
-        written = Post(
-            id=post_id,
-            author_name=author.name,
-            created_at=now if restored is None else restored.created_at,
-            published_at=published_at,
-            updated_at=now,
-            version=1 if restored is None else restored.version,
-            has_draft=False,
-            **{**msgspec.structs.asdict(draft), "slug": slug},
-        )
-        values = msgspec.structs.asdict(written)
-        del values["has_draft"]
-        added = await session.fetch_one(_ADD, author_id=author.id, saved_at=now, **values)
-        if added is not None:
-            return written
-    raise SlugInUse
+        if await session.fetch_one(_OTHER, slug=slug, post=post_id) is None:
+            break
+    else:
+        raise SlugInUse
+    written = Post(
+        id=post_id,
+        author_name=author.name,
+        created_at=now if restored is None else restored.created_at,
+        published_at=published_at,
+        updated_at=now,
+        version=1 if restored is None else restored.version,
+        has_draft=False,
+        **{**msgspec.structs.asdict(draft), "slug": slug},
+    )
+    values = msgspec.structs.asdict(written)
+    del values["has_draft"]
+    await session.execute(_ADD, author_id=author.id, saved_at=now, **values)
+    return written
