@@ -3,7 +3,8 @@
 import pytest
 
 from testkit import raw_sql
-from tests.acceptance.support import MIGRATE_ALL, OWN_POSTS, POSTS, ok, refused
+from tests.acceptance.assistants import assistant, data_of
+from tests.acceptance.support import MIGRATE_ALL, OWN_POSTS, POSTS, TENANTS, ok, refused
 from tests.conftest import BEFORE_HEAD, HEAD, UNDO_HEAD, World
 
 COLUMNS = (
@@ -27,16 +28,23 @@ def _old(world: World) -> World:
     return world
 
 
-async def test_readers_are_served_before_the_upgrade_and_editors_after_it(old: World) -> None:
-    """Editors get 503, which they may retry, of this tenant alone; nothing is lost."""
+async def test_posts_are_read_before_the_upgrade_and_written_after_it(old: World) -> None:
+    """A write is 503, which may be retried, of this tenant alone; nothing is lost."""
     owner, public, other = await old.owner(old.acme), old.public(old.acme), old.public(old.globex)
     shown = ok(await public.get(f"{POSTS}/hello-from-acme"))
     rows = raw_sql.rows(url_of(old), f"SELECT {COLUMNS} FROM tenantry_post")
+    path = f"{OWN_POSTS}/{shown['id']}"
+    before = await owner.get(path)
+    lists = [
+        await owner.get(OWN_POSTS, params=params)
+        for params in ({}, {"status": "draft"}, {"status": "published", "search": "hello"})
+    ]
     for answer in (
-        await owner.get(OWN_POSTS),
-        await owner.get(f"{OWN_POSTS}/{shown['id']}"),
         await owner.post(OWN_POSTS, json={"title": "A", "content": "B"}),
-        await owner.delete(f"{OWN_POSTS}/{shown['id']}"),
+        await owner.put(path, json={"title": "A", "content": "B"}),
+        await owner.delete(path),
+        await owner.get(f"{path}/versions"),
+        await owner.get("/api/tenant/blog/deleted-posts"),
     ):
         refused(answer, 503)
         assert answer.headers["x-error-code"] == "tenant_outdated"
@@ -51,12 +59,34 @@ async def test_readers_are_served_before_the_upgrade_and_editors_after_it(old: W
     assert raw_sql.rows(url_of(old), f"SELECT {COLUMNS} FROM tenantry_post") == rows
     assert ok(await public.get(f"{POSTS}/hello-from-acme")) == shown
     assert ok(await other.get(POSTS))["totalCount"] == 1
-    post = ok(await owner.get(f"{OWN_POSTS}/{shown['id']}"))
+    after = await owner.get(path)
+    assert (ok(after), after.headers["etag"]) == (ok(before), before.headers["etag"])
+    assert [ok(one)["totalCount"] for one in lists] == [1, 0, 1]
+    assert ok(await owner.get(OWN_POSTS)) == ok(lists[0])
+    post = ok(after)
     assert (post["version"], post["hasDraft"], post["content"]) == (1, False, shown["content"])
-    body = {"title": post["title"], "content": "New"}
-    ok(await owner.put(f"{OWN_POSTS}/{post['id']}", json=body))
-    first = ok(await owner.get(f"{OWN_POSTS}/{post['id']}/versions/1"))
+    ok(await owner.put(path, json={"title": post["title"], "content": "New"}))
+    first = ok(await owner.get(f"{path}/versions/1"))
     assert (first["content"], first["kind"]) == (shown["content"], "release")
+
+
+async def test_editors_and_assistants_read_the_posts_of_a_tenant_that_stays_read_only(
+    old: World,
+) -> None:
+    """No run upgrades it."""
+    admin, tenant = await old.admin(), f"{TENANTS}/{old.acme.tenant.id}"
+    ok(await admin.patch(tenant, json={"isReadOnly": True}))
+    ok(await admin.post(MIGRATE_ALL))
+    assert raw_sql.rows(url_of(old), "SELECT version_num FROM tenantry_version") == [(BEFORE_HEAD,)]
+
+    owner = await old.owner(old.acme)
+    reader = old.client(x_mcp_token=await old.mcp_token(old.acme, "content:read"))
+    for client in (owner, reader):
+        (post,) = ok(await client.get(OWN_POSTS))["items"]
+        assert ok(await client.get(f"{OWN_POSTS}/{post['id']}"))["slug"] == "hello-from-acme"
+    async with assistant(old, await old.mcp_token(old.acme)) as client:
+        found = data_of(await client.call_tool("get_post", {"slug": "hello-from-acme"}))
+        assert (found["version"], found["hasDraft"]) == (1, False)
 
 
 async def test_the_release_before_writes_to_an_upgraded_database(world: World) -> None:

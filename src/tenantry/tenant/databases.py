@@ -130,6 +130,13 @@ async def require_revision(database: TenantDatabase, revision: str) -> None:
         await _read_revision(database, revision)
 
 
+async def has_revision(database: TenantDatabase, revision: str) -> bool:
+    """Return whether an open database has *revision* of Tenantry's stream, or a later one."""
+    if database.revision < revision:
+        await _read_revision(database)
+    return database.revision >= revision
+
+
 async def _read_revision(database: TenantDatabase, least: str = SERVABLE_FROM) -> None:
     found = await database.fetch_one(READ_VERSION)
     if found is None or found.version_num < least:

@@ -1,10 +1,11 @@
 """Posts as their editors see them: with the text of the draft, if a published post has one.
 
 The row of a published post has the text of readers. So readers join nothing, and editors join the
-version that is the draft.
+version that is the draft. A database before `state.EDITABLE_FROM` has neither drafts nor versions.
 """
 
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any
 
 import msgspec
@@ -34,9 +35,27 @@ _OF_DRAFTS: dict[str, sa.ColumnElement[Any]] = {
 _NO_DRAFTS: dict[str, sa.ColumnElement[Any]] = {"has_draft": sa.false()}
 
 
-def columns(row: type[Any], *, with_drafts: bool = True) -> list[sa.ColumnElement[Any]]:
-    """Return the columns for the fields of *row*; those of `joined` posts if *with_drafts*."""
-    known = _OF_VERSIONS | (_OF_DRAFTS if with_drafts else _NO_DRAFTS)
+class Reads(Enum):
+    """What a caller reads of a post."""
+
+    READERS = auto()
+    """The text of readers."""
+    EDITORS = auto()
+    """The text of the draft, if there is one."""
+    BEFORE = auto()
+    """The only text in a database without drafts, with what the upgrade makes of it."""
+
+
+_KNOWN = {
+    Reads.READERS: _OF_VERSIONS | _NO_DRAFTS,
+    Reads.EDITORS: _OF_VERSIONS | _OF_DRAFTS,
+    Reads.BEFORE: {"version": _one} | _NO_DRAFTS,
+}
+
+
+def columns(row: type[Any], reads: Reads = Reads.EDITORS) -> list[sa.ColumnElement[Any]]:
+    """Return the columns for the fields of *row*; for editors, those of `joined` posts."""
+    known = _KNOWN[reads]
     names = [field.name for field in msgspec.structs.fields(row)]
     return [known[name].label(name) if name in known else post.c[name] for name in names]
 
@@ -49,20 +68,24 @@ def joined(source: sa.FromClause = post) -> sa.FromClause:
 _by_id = post.c.id == sa.bindparam("post", type_=sa.Uuid)
 _slug = sa.bindparam("slug", type_=post.c.slug.type)
 
+
+def _selected(reads: Reads) -> sa.Select[Any]:
+    source = joined() if reads is Reads.EDITORS else post
+    return sa.select(*columns(Post, reads)).select_from(source)
+
+
 STORED = Statement(sa.select(*columns(Stored)).select_from(joined()).where(_by_id), Stored)
-FIND = Statement(sa.select(*columns(Post)).select_from(joined()).where(_by_id), Post)
-FIND_PUBLISHED = Statement(sa.select(*columns(Post, with_drafts=False)).where(_by_id), Post)
+FIND = {reads: Statement(_selected(reads).where(_by_id), Post) for reads in Reads}
+FIND_BY_SLUG = {
+    reads: Statement(_selected(reads).where(post.c.slug == _slug), Post) for reads in Reads
+}
 # A post with this slug comes before one with it in its draft.
-FIND_BY_SLUG = Statement(
-    sa.select(*columns(Post))
-    .select_from(joined())
+FIND_BY_SLUG[Reads.EDITORS] = Statement(
+    _selected(Reads.EDITORS)
     .where(sa.or_(post.c.slug == _slug, post.c.draft_slug == _slug))
     .order_by((post.c.slug == _slug).desc())
     .limit(sa.literal_column("1")),
     Post,
-)
-FIND_PUBLISHED_BY_SLUG = Statement(
-    sa.select(*columns(Post, with_drafts=False)).where(post.c.slug == _slug), Post
 )
 
 

@@ -88,6 +88,7 @@ async def page(ctx: TenantContext, post_id: UUID, window: Window) -> Page[PostVe
     Raises:
         PostNotFound: There is no such post, or the caller sees no drafts.
     """
+    await require_revision(ctx.database, state.EDITABLE_FROM)
     await posts.get(ctx, post_id)
     if not versions.sees_drafts(ctx):
         raise PostNotFound

@@ -35,12 +35,13 @@ from tenantry.tenant.blog.content import (
     PostSummary,
     Stored,
 )
+from tenantry.tenant.blog.drafted import Reads
 from tenantry.tenant.blog.drafts import NOTHING, revised
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.slugs import slug_of
 from tenantry.tenant.blog.versions import Kind, Saver
 from tenantry.tenant.blog.writing import Author
-from tenantry.tenant.databases import TenantDatabase, TenantSession, require_revision
+from tenantry.tenant.databases import TenantDatabase, TenantSession, has_revision
 from tenantry.tenant.entry import ScopeRequired, TenantContext
 
 
@@ -51,18 +52,16 @@ class _Listed(PostSummary, frozen=True):
 
 
 _PAGES = {
-    (sees_drafts, status, tagged, searched): listing.statement(
-        drafted.columns(PostSummary, with_drafts=sees_drafts),
+    (reads, status, tagged, searched): listing.statement(
+        drafted.columns(PostSummary, reads),
         _Listed,
         status,
         tagged=tagged,
         searched=searched,
-        with_drafts=sees_drafts,
+        with_drafts=reads is Reads.EDITORS,
     )
-    for sees_drafts, status, tagged, searched in product(
-        (False, True), PostStatus, (False, True), (False, True)
-    )
-    if sees_drafts or status is PostStatus.PUBLISHED
+    for reads, status, tagged, searched in product(Reads, PostStatus, (False, True), (False, True))
+    if reads is not Reads.READERS or status is PostStatus.PUBLISHED
 }
 
 
@@ -87,14 +86,12 @@ async def page(
         wanted["tag"] = tagging.wanted_tag(tag)
     if search is not None:
         wanted["search"] = searching.searched_for(search)
-    await require_revision(ctx.database, state.EDITABLE_FROM)
-    sees_drafts = versions.sees_drafts(ctx)
-    if not sees_drafts:
+    if not versions.sees_drafts(ctx):
         if status is PostStatus.DRAFT:
             return Page([], window, 0)
         status = PostStatus.PUBLISHED
     rows = await ctx.database.fetch_all(
-        _PAGES[sees_drafts, status, tag is not None, search is not None],
+        _PAGES[await _reads(ctx), status, tag is not None, search is not None],
         limit=window.size,
         offset=window.offset,
         **wanted,
@@ -109,9 +106,7 @@ async def get(ctx: TenantContext, post_id: UUID) -> Post:
     Raises:
         PostNotFound: The caller sees no post with this id.
     """
-    await require_revision(ctx.database, state.EDITABLE_FROM)
-    find = drafted.FIND if versions.sees_drafts(ctx) else drafted.FIND_PUBLISHED
-    found = await ctx.database.fetch_one(find, post=post_id)
+    found = await ctx.database.fetch_one(drafted.FIND[await _reads(ctx)], post=post_id)
     return _seen(ctx, found)
 
 
@@ -121,8 +116,7 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
     Raises:
         PostNotFound: The caller sees no post with this slug.
     """
-    await require_revision(ctx.database, state.EDITABLE_FROM)
-    find = drafted.FIND_BY_SLUG if versions.sees_drafts(ctx) else drafted.FIND_PUBLISHED_BY_SLUG
+    find = drafted.FIND_BY_SLUG[await _reads(ctx)]
     found = await ctx.database.fetch_one(find, slug=canonical(slug))
     return _seen(ctx, found)
 
@@ -163,7 +157,7 @@ async def create(
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
         if must_be_new:
-            taken = await session.fetch_one(drafted.FIND_BY_SLUG, slug=says.slug)
+            taken = await session.fetch_one(drafted.FIND_BY_SLUG[Reads.EDITORS], slug=says.slug)
             if taken is not None:
                 raise PostExists(taken.updated_at)
         written = await writing.add(
@@ -330,6 +324,12 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
 def _check_scope(ctx: TenantContext, *, changes_readers: bool) -> None:
     if changes_readers and not versions.may_publish(ctx):
         raise ScopeRequired("The McpToken needs the scope `content:publish` for this.")
+
+
+async def _reads(ctx: TenantContext) -> Reads:
+    if not await has_revision(ctx.database, state.EDITABLE_FROM):
+        return Reads.BEFORE
+    return Reads.EDITORS if versions.sees_drafts(ctx) else Reads.READERS
 
 
 def _seen(ctx: TenantContext, found: Post | None) -> Post:

@@ -19,7 +19,7 @@ from tenantry.tenant.databases import TenantDatabase, TenantSession, require_rev
 from tenantry.tenant.tables import blog_state
 
 EDITABLE_FROM = "0002"
-"""The oldest revision at which editors can read and write posts; readers can read them before."""
+"""The oldest revision at which posts can be written, and have versions; they are read before."""
 
 
 class _Version(msgspec.Struct, frozen=True):
