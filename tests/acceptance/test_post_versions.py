@@ -155,3 +155,19 @@ class TestBin:
         assert (before, ok(await blog.owner.get(DELETED))["totalCount"]) == (1, 0)
         assert ok(await blog.owner.get(versions_of(kept)))["totalCount"] == 1
         refused(await blog.public.get(f"{POSTS}/post"), 404)
+
+    async def test_has_every_version_of_a_post_of_the_release_before(self, blog: Blog) -> None:
+        """What a deletion stores for it removes none."""
+        raw = database_of(blog.world, blog.world.acme.tenant)
+        post = await blog.write("Post", "One")
+        post = await blog.change(post, content="Two", publish=True)
+        await blog.change(post, content="Three", publish=False)
+        raw.run(
+            "UPDATE tenantry_post SET content = 'Old release', updated_at = created_at"
+            " WHERE slug = 'post'"
+        )
+
+        await blog.delete(post)
+
+        kept = raw.run("SELECT number FROM tenantry_post_version WHERE title = 'Post' ORDER BY 1")
+        assert kept == [(1,), (2,), (3,), (4,), (5,)]

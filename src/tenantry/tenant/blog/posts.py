@@ -314,7 +314,7 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id, expected)
         _check_scope(ctx, changes_readers=before.published_at is not None)
-        recorded = await _recorded(ctx, session, before, before.version)
+        recorded = await _recorded(ctx, session, before, kept=None)
         user_id = ctx.identity.user_id
         await deleted.add(session, post_id, recorded.version, now=ctx.now, user_id=user_id)
         await writing.remove(session, before)
@@ -360,9 +360,12 @@ async def _publish(ctx: TenantContext, session: TenantSession, before: Stored, k
 
 
 async def _recorded(
-    ctx: TenantContext, session: TenantSession, before: Stored, kept: int
+    ctx: TenantContext, session: TenantSession, before: Stored, kept: int | None
 ) -> Stored:
-    """Store what the release before has written as versions; return the post as it is then."""
+    """Store what the release before has written as versions; return the post as it is then.
+
+    With None for *kept*, no version is removed.
+    """
     if before.is_recorded:
         return before
     await versions.add_unknown(session, before.id)
