@@ -171,3 +171,16 @@ class TestBin:
 
         kept = raw.run("SELECT number FROM tenantry_post_version WHERE title = 'Post' ORDER BY 1")
         assert kept == [(1,), (2,), (3,), (4,), (5,)]
+
+    async def test_bounds_the_versions_of_a_post_that_comes_and_goes(self, blog: Blog) -> None:
+        """Each restore adds a version, and removes the oldest."""
+        settings = blog.world.services.settings.model_copy(update={"post_versions": 2})
+        async with blog_of(blog.world.with_services(settings=settings)) as few:
+            post = await few.write("Post")
+            for _ in range(4):
+                await few.delete(post)
+                ok(await few.owner.post(f"{DELETED}/{post['id']}/restore"))
+
+            page = ok(await few.owner.get(versions_of(post)))
+
+        assert [one["number"] for one in page["items"]] == [5, 4]

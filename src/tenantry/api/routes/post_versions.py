@@ -95,7 +95,9 @@ async def restore_deleted(
     ctx: TenantContext, services: Services, _request: Nothing, *, deleted_post_id: UUID
 ) -> PostResponse:
     """Restore a post from the bin, as a draft."""
-    return PostResponse.of(await deleted.restore(ctx, services.folding, deleted_post_id))
+    kept = services.settings.post_versions
+    restored = await deleted.restore(ctx, services.folding, deleted_post_id, kept=kept)
+    return PostResponse.of(restored)
 
 
 @_endpoint(

@@ -144,10 +144,11 @@ async def page(ctx: TenantContext, window: Window) -> Page[DeletedPost]:
     return Page(items, window, total.count if total else 0)
 
 
-async def restore(ctx: TenantContext, folding: Folding, post_id: UUID) -> Post:
+async def restore(ctx: TenantContext, folding: Folding, post_id: UUID, *, kept: int) -> Post:
     """Return a post from the bin, as a draft with its last text, and with its versions.
 
-    If another post has its slug now, it gets one from its title.
+    If another post has its slug now, it gets one from its title. That it comes back is a version
+    too; the latest *kept* are kept, as by a change.
 
     Raises:
         DeletedPostNotFound: There is no such post in the bin.
@@ -172,6 +173,7 @@ async def restore(ctx: TenantContext, folding: Folding, post_id: UUID) -> Post:
             by=versions.saver(ctx, "Restored from the bin."),
             now=ctx.now,
             restored=Restored(post_id, found.created_at, found.version + 1),
+            kept=kept,
         )
         await audit.LOG.add(session, ctx, "post.restore", post_id)
     return written

@@ -127,10 +127,11 @@ async def add(
     now: datetime,
     published_at: datetime | None = None,
     restored: Restored | None = None,
+    kept: int | None = None,
 ) -> Post:
     """Insert a post with its first version; *published_at* is None for a draft.
 
-    A *restored* one keeps its id, the time of its creation and its versions.
+    A *restored* one keeps its id, the time of its creation and its versions: the latest *kept*.
 
     Raises:
         SlugInUse: Another post has the slug of *draft*.
@@ -147,7 +148,7 @@ async def add(
         written.version,
         text_of(written),
         by,
-        kept=None,
+        kept=kept,
         now=now,
         published_at=published_at,
     )
