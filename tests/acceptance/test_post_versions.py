@@ -103,6 +103,17 @@ class TestVersions:
         refused(await reader.get(versions_of(post, "/1")), 404)
         assert ok(await reader.get(DELETED))["items"] == []
 
+    async def test_of_a_deleted_post_are_404(self, blog: Blog) -> None:
+        """Of one in the bin, and of one that the release before has deleted, which has no bin."""
+        raw = database_of(blog.world, blog.world.acme.tenant)
+        binned, gone = await blog.write("Binned"), await blog.write("Gone")
+        await blog.delete(binned)
+        raw.run("DELETE FROM tenantry_post WHERE slug = 'gone'")
+
+        for post in (binned, gone):
+            for more in ("", "/1", "/1/difference"):
+                refused(await blog.owner.get(versions_of(post, more)), 404)
+
 
 class TestBin:
     async def test_has_a_deleted_post_until_it_is_restored(self, blog: Blog) -> None:
@@ -184,3 +195,16 @@ class TestBin:
             page = ok(await few.owner.get(versions_of(post)))
 
         assert [one["number"] for one in page["items"]] == [5, 4]
+
+    async def test_keeps_no_versions_that_the_release_before_has_left(self, blog: Blog) -> None:
+        """It deletes a post without its versions: they go, and those of others stay."""
+        raw = database_of(blog.world, blog.world.acme.tenant)
+        await blog.write("Gone")
+        await blog.delete(await blog.write("Binned"))
+        raw.run("DELETE FROM tenantry_post WHERE slug = 'gone'")
+        database = await blog.world.services.databases.open(blog.world.acme.tenant, writes=True)
+
+        assert not await deleted.purge_expired(database, now=utc_now())
+
+        left = raw.run("SELECT title FROM tenantry_post_version ORDER BY title")
+        assert left == [("Binned",), ("Hello from acme",)]

@@ -114,7 +114,18 @@ _PAGE = Statement(
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(deleted_post), Count)
 _FIND = Statement(sa.select(*_columns(_Found)).select_from(_last).where(_in_bin), _Found)
 _TAKE = Statement(sa.delete(deleted_post).where(_in_bin).returning(deleted_post.c.post_id), _Id)
-_REMOVE_VERSIONS = Statement[Any](sa.delete(post_version).where(post_version.c.post_id == _id))
+# Of a post that is neither in its table nor in the bin: the release before has deleted it, or it is
+# removed for good.
+_is_left = sa.and_(
+    sa.not_(sa.exists().where(post.c.id == post_version.c.post_id)),
+    sa.not_(sa.exists().where(deleted_post.c.post_id == post_version.c.post_id)),
+)
+_REMOVE_LEFT = Statement[Any](
+    sa.delete(post_version).where(post_version.c.post_id == _id, _is_left)
+)
+_LEFT = Statement(
+    sa.select(post_version.c.post_id).where(_is_left).distinct().limit(PURGED_MAX), _Id
+)
 _EXPIRED = Statement(
     sa.select(*columns_of(deleted_post, _Id))
     .where(deleted_post.c.deleted_at < sa.bindparam("before", type_=deleted_post.c.deleted_at.type))
@@ -188,12 +199,14 @@ async def purge(ctx: TenantContext, post_id: UUID) -> None:
     async with state.writing(ctx.database) as session:
         if await session.fetch_one(_TAKE, post=post_id) is None:
             raise DeletedPostNotFound
-        await session.execute(_REMOVE_VERSIONS, post=post_id)
+        await session.execute(_REMOVE_LEFT, post=post_id)
         await audit.LOG.add(session, ctx, "post.purge", post_id)
 
 
 async def purge_expired(database: TenantDatabase, *, now: datetime) -> bool:
-    """Remove up to `PURGED_MAX` posts that were deleted `KEPT` ago.
+    """Remove up to `PURGED_MAX` posts that were deleted `KEPT` ago, with all their versions.
+
+    And the versions of as many posts that the release before has deleted, which knows no versions.
 
     Returns:
         Whether there may be more.
@@ -203,11 +216,13 @@ async def purge_expired(database: TenantDatabase, *, now: datetime) -> bool:
         TenantOutdated: It is waiting to be migrated.
     """
     await require_revision(database, state.EDITABLE_FROM)
-    if not await database.fetch_all(_EXPIRED, before=now - KEPT):
+    left = await database.fetch_all(_LEFT)
+    if not left and not await database.fetch_all(_EXPIRED, before=now - KEPT):
         return False
     async with state.writing(database) as session:
         expired = await session.fetch_all(_EXPIRED, before=now - KEPT)
         for one in expired:
             await session.execute(_TAKE, post=one.post_id)
-            await session.execute(_REMOVE_VERSIONS, post=one.post_id)
-    return len(expired) == PURGED_MAX
+        for one in expired + left:
+            await session.execute(_REMOVE_LEFT, post=one.post_id)
+    return PURGED_MAX in (len(expired), len(left))

@@ -18,7 +18,7 @@ from tenantry.tenant.blog.content import Post, PostNotFound, PostVersion, PostVe
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import require_revision
 from tenantry.tenant.entry import TenantContext
-from tenantry.tenant.tables import post_version
+from tenantry.tenant.tables import post, post_version
 
 # More lines are shown as one change, because the comparison takes time that grows with the square
 # of their number, at the worst with the cube (measured: 0.05 s for this).
@@ -56,9 +56,14 @@ _WHOLE = [field.name for field in msgspec.structs.fields(PostVersion)]
 
 
 def _versions(names: Sequence[str]) -> sa.Subquery:
-    """Return the versions of a post, and the text in its row if that is none of them."""
-    stored = sa.select(*(post_version.c[name] for name in names)).where(
-        post_version.c.post_id == _post
+    """Return the versions of a post, and the text in its row if that is none of them.
+
+    A deleted post has none: neither one in the bin, nor one that the release before has deleted.
+    """
+    stored = (
+        sa.select(*(post_version.c[name] for name in names))
+        .join(post, post.c.id == post_version.c.post_id)
+        .where(post.c.id == _post)
     )
     return stored.union_all(drafted.unrecorded(names, _post)).subquery("versions")
 
