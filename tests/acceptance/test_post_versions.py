@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenantry.db.sessions import RejectedByDatabase
 from tenantry.kit.clock import utc_now
 from tenantry.tenant.blog import deleted
 from tests.acceptance.blogs import Blog, blog_of
@@ -208,3 +209,18 @@ class TestBin:
 
         left = raw.run("SELECT title FROM tenantry_post_version ORDER BY title")
         assert left == [("Binned",), ("Hello from acme",)]
+
+    async def test_removes_each_expired_post_by_itself(self, blog: Blog) -> None:
+        """One transaction for each: what cannot be removed holds up no post before it."""
+        raw = database_of(blog.world, blog.world.acme.tenant)
+        first, second = await blog.write("First"), await blog.write("Second")
+        await blog.delete(first)
+        await blog.delete(second)
+        raw.run("CREATE TABLE kept (id uuid REFERENCES tenantry_deleted_post (post_id))")
+        raw.run("INSERT INTO kept SELECT post_id FROM tenantry_post_version WHERE title = 'Second'")
+        database = await blog.world.services.databases.open(blog.world.acme.tenant, writes=True)
+
+        with pytest.raises(RejectedByDatabase):
+            await deleted.purge_expired(database, now=utc_now() + timedelta(days=31))
+
+        assert [one["id"] for one in ok(await blog.owner.get(DELETED))["items"]] == [second["id"]]

@@ -26,7 +26,7 @@ from tenantry.tenant.entry import TenantContext
 from tenantry.tenant.tables import deleted_post, post, post_version
 
 KEPT = timedelta(days=30)
-# Posts that one call of `purge_expired` removes, with all their versions.
+# Posts that one call of `purge_expired` removes, with all their versions, each in a transaction.
 PURGED_MAX = 100
 
 
@@ -126,9 +126,13 @@ _REMOVE_LEFT = Statement[Any](
 _LEFT = Statement(
     sa.select(post_version.c.post_id).where(_is_left).distinct().limit(PURGED_MAX), _Id
 )
+_is_expired = deleted_post.c.deleted_at < sa.bindparam(
+    "before", type_=deleted_post.c.deleted_at.type
+)
+_TAKE_EXPIRED = Statement[Any](sa.delete(deleted_post).where(_in_bin, _is_expired))
 _EXPIRED = Statement(
     sa.select(*columns_of(deleted_post, _Id))
-    .where(deleted_post.c.deleted_at < sa.bindparam("before", type_=deleted_post.c.deleted_at.type))
+    .where(_is_expired)
     .order_by(deleted_post.c.deleted_at)
     .limit(PURGED_MAX),
     _Id,
@@ -216,13 +220,11 @@ async def purge_expired(database: TenantDatabase, *, now: datetime) -> bool:
         TenantOutdated: It is waiting to be migrated.
     """
     await require_revision(database, state.EDITABLE_FROM)
+    expired = await database.fetch_all(_EXPIRED, before=now - KEPT)
     left = await database.fetch_all(_LEFT)
-    if not left and not await database.fetch_all(_EXPIRED, before=now - KEPT):
-        return False
-    async with state.writing(database) as session:
-        expired = await session.fetch_all(_EXPIRED, before=now - KEPT)
-        for one in expired:
-            await session.execute(_TAKE, post=one.post_id)
-        for one in expired + left:
+    for one in expired + left:
+        # The texts of one post can be 100 MB, and writers wait.
+        async with state.writing(database) as session:
+            await session.execute(_TAKE_EXPIRED, post=one.post_id, before=now - KEPT)
             await session.execute(_REMOVE_LEFT, post=one.post_id)
     return PURGED_MAX in (len(expired), len(left))
