@@ -104,6 +104,13 @@ class TestVersions:
         refused(await reader.get(versions_of(post, "/1")), 404)
         assert ok(await reader.get(DELETED))["items"] == []
 
+    @pytest.mark.parametrize("number", [2**31, 2**63, 10**21])
+    async def test_with_a_number_that_none_has_are_404(self, blog: Blog, number: int) -> None:
+        post = await written(blog)
+
+        for more in (f"/{number}", f"/1/difference?against={number}"):
+            refused(await blog.owner.get(versions_of(post, more)), 404)
+
     async def test_of_a_deleted_post_are_404(self, blog: Blog) -> None:
         """Of one in the bin, and of one that the release before has deleted, which has no bin."""
         raw = database_of(blog.world, blog.world.acme.tenant)

@@ -24,6 +24,8 @@ from tenantry.tenant.tables import post, post_version
 # of their number, at the worst with the cube (measured: 0.05 s for this).
 COMPARED_LINES_MAX = 200
 CONTEXT_LINES = 3
+# Of the column; a driver cannot send a larger one.
+NUMBER_MAX = 2**31 - 1
 _RANGE = re.compile(r"([-+])(\d+)")
 
 
@@ -111,8 +113,10 @@ async def get(ctx: TenantContext, post_id: UUID, number: int) -> PostVersion:
         VersionNotFound: There is no such post or version, or the caller sees no drafts.
     """
     await require_revision(ctx.database, state.EDITABLE_FROM)
+    if not versions.sees_drafts(ctx) or number > NUMBER_MAX:
+        raise VersionNotFound
     found = await ctx.database.fetch_one(_FIND, post=post_id, number=number)
-    if found is None or not versions.sees_drafts(ctx):
+    if found is None:
         raise VersionNotFound
     return found
 
