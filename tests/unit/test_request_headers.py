@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tenantry.api.requests import prefers
-from tenantry.kit.negotiation import ELEMENTS_MAX, accepts_gzip, known_tags
+from tenantry.kit.negotiation import ELEMENTS_MAX, accepts_gzip, expected_tags, known_tags
 
 # More than a header may have; what is quadratic takes a second for it.
 HEADER_CHARS = 16_000
@@ -78,3 +78,9 @@ class TestKnownTags:
         headers = [(b"if-none-match", b'"a", W/"b"'), (b"if-none-match", b" , *")]
 
         assert known_tags(headers) == {b'"a"', b'"b"', b"*"}
+
+
+class TestExpectedTags:
+    def test_of_an_empty_header_are_none_that_match(self):
+        assert expected_tags([(b"if-match", b" , ")]) == frozenset()
+        assert expected_tags([(b"if-none-match", b'"a"')]) is None

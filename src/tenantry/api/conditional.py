@@ -68,7 +68,7 @@ def require_if_match(headers: RawHeaders) -> None:
     Raises:
         IfMatchRequired: It is not.
     """
-    if not expected_tags(headers):
+    if expected_tags(headers) is None:
         raise IfMatchRequired
 
 
@@ -76,7 +76,7 @@ def expected_of(endpoint: Endpoint, headers: RawHeaders) -> Expected:
     """Return a function that compares a resource with If-Match; None without that header."""
     tags, schema = expected_tags(headers), endpoint.edits
     assert schema is not None
-    if not tags or ANY in tags:  # the asterisk: a missing resource is 404 in any case
+    if tags is None or ANY in tags:  # the asterisk: a missing resource is 404 in any case
         return None
     return lambda current: _tag_of(schema.of(current)) in tags
 

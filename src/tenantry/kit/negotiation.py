@@ -42,12 +42,14 @@ def known_tags(headers: RawHeaders) -> frozenset[bytes]:
     return frozenset(tag[2:] if tag.startswith(b'W/"') else tag for tag in tags)
 
 
-def expected_tags(headers: RawHeaders) -> frozenset[bytes]:
-    """Return the entity tags in ``If-Match``; `ANY` matches all. Empty without the header.
+def expected_tags(headers: RawHeaders) -> frozenset[bytes] | None:
+    """Return the entity tags in ``If-Match``; `ANY` matches all. None without the header.
 
     The comparison is strong: a weak tag stays weak and equals no strong one (RFC 9110, 13.1.1).
+    An empty header has no tags, so it matches nothing.
     """
-    return frozenset(_elements(headers, b"if-match"))
+    sent = [one for one in headers if one[0] == b"if-match"]
+    return frozenset(_elements(sent, b"if-match")) if sent else None
 
 
 def _elements(headers: RawHeaders, name: bytes) -> Iterator[bytes]:
