@@ -39,6 +39,7 @@ MCP_PATH = "/mcp"
 TENANT_LOGIN_PATH = "/api/tenant/auth/login"
 OWN_ACCOUNT_PATHS = frozenset({"/api/tenant/auth/profile", "/api/tenant/auth/change-password"})
 OWN_POST_PATH = "/api/tenant/blog/posts/{postId}"
+DELETED_POST_PATH = "/api/tenant/blog/deleted-posts/{deletedPostId}"
 LOGOUT_PATH = "/api/tenant/auth/logout"
 OWN_TOKENS_PATH = "/api/tenant/mcp-tokens"
 
@@ -216,7 +217,8 @@ def asked_by(endpoint: Endpoint) -> Asked:
         return Asked(level, "modules:read")
     if "/blog/" in endpoint.path:
         scope = "content:read" if endpoint.method == "GET" else "content:draft"
-        if endpoint.path.endswith("publish"):
+        is_purge = (endpoint.method, endpoint.path) == ("DELETE", DELETED_POST_PATH)
+        if is_purge or endpoint.path.endswith("publish"):
             scope = "content:publish"
         # The post that the matrix deletes is published.
         is_publishing = (endpoint.method, endpoint.path) == ("DELETE", OWN_POST_PATH)

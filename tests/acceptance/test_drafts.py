@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.blogs import Blog, blog_of
-from tests.acceptance.support import OWN_POSTS, POSTS, database_of, ok, refused
+from tests.acceptance.support import OWN_POSTS, POSTS, database_of, done, ok, refused
 from tests.conftest import World
 
 DELETED = "/api/tenant/blog/deleted-posts"
@@ -199,6 +199,15 @@ class TestAssistant:
         assert (await public(blog, "post"))["content"] == "Old text"
         own = ok(await writer.post(OWN_POSTS, json={"title": "Own", "content": ""}), 201)
         assert (await writer.delete(f"{OWN_POSTS}/{own['id']}")).is_success
+
+    async def test_that_may_not_publish_removes_nothing_for_good(self, blog: Blog) -> None:
+        """It can delete a draft, which stays in the bin; only who may publish empties that."""
+        path = f"{DELETED}/{(await blog.write('Post'))['id']}"
+        writer = await blog.token("content:read", "content:draft")
+        done(await writer.delete(path.replace(DELETED, OWN_POSTS)))
+
+        refused(await writer.delete(path), 403)
+        assert ok(await writer.post(f"{path}/restore"))["title"] == "Post"
 
     async def test_that_may_only_publish_sees_what_it_publishes(self, blog: Blog) -> None:
         post = await blog.write("Post", "Text")

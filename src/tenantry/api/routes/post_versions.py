@@ -103,6 +103,7 @@ async def restore_deleted(
 @_endpoint(
     "DELETE",
     "/api/tenant/blog/deleted-posts/{deletedPostId}",
+    scope=Scope.CONTENT_PUBLISH,
     message="The post was removed for good.",
 )
 async def purge_deleted(
