@@ -13,7 +13,7 @@ MODULES = sorted(FOLDER.glob("*.js"))
 PAGES = sorted(FOLDER.glob("*.html"))
 MODULE_LINES_MAX = 200
 LINE_CHARS_MAX = 100
-ALL_LINES_MAX = 8750
+ALL_LINES_MAX = 8760
 
 # Every way of making markup, or code, from text; and every place where a token could stay.
 FORBIDDEN = re.compile(

@@ -167,7 +167,8 @@ def _browser(
 
 @pytest.fixture(name="fleet", scope="session")
 def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with served(tmp_path_factory.mktemp("fleet"), TENANTS) as fleet:
+    required = {"TENANTRY_REQUIRE_IF_MATCH": "1"}
+    with served(tmp_path_factory.mktemp("fleet"), TENANTS, **required) as fleet:
         yield fleet
 
 
@@ -211,7 +212,7 @@ def admin_of(fleet: Fleet) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=fleet.url, timeout=60) as client:
         login = {"email": ADMIN, "password": PASSWORD}
         token = client.post("/api/admin/auth/login", json=login).json()["data"]["token"]
-        client.headers["Authorization"] = f"Bearer {token}"
+        client.headers.update({"Authorization": f"Bearer {token}", "If-Match": "*"})
         yield client
 
 

@@ -1,5 +1,6 @@
 """A tenant is made and managed, whatever text is in its names."""
 
+import httpx
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.e2e.checks import violations
@@ -25,6 +26,35 @@ class TestTenant:
         assert violations(page) == []
         self.deletes(page)
         watched.check(may_be_refused=True)
+
+    def test_is_not_changed_over_the_change_of_another(
+        self, context: BrowserContext, fleet: Fleet, api: httpx.Client
+    ):
+        """The console changes what it has read; who reads it again can change it."""
+        owner = {"fullName": "Ada", "email": "ada@example.com", "password": PASSWORD}
+        made = api.post("/api/admin/tenants", json={"name": "Twice Ltd", "owner": owner}).json()
+        path = f"/api/admin/tenants/{made['data']['id']}"
+        watched = Watched(context.new_page(), fleet.url)
+        page, dialog = watched.page, watched.page.get_by_role("dialog")
+        sign_in(page, fleet.url)
+        go(page, f"#/tenants/{made['data']['id']}", "Twice Ltd")
+        api.patch(path, json={"name": "First Ltd"}).raise_for_status()
+
+        choose(page, "Twice Ltd", "Rename…")
+        page.get_by_label("Name", exact=True).fill("Second Ltd")
+        dialog.get_by_role("button", name="Rename").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("has changed since you read it")
+        page.reload()
+        choose(page, "First Ltd", "Rename…")
+        page.get_by_label("Name", exact=True).fill("Second Ltd")
+        dialog_button(page, "Rename")
+        page.get_by_role("heading", name="Second Ltd", level=1).wait_for()
+
+        watched.check(may_be_refused=True)
+        api.patch(path, json={"isActive": False}).raise_for_status()
+        api.delete(path, params={"name": "Second Ltd"}).raise_for_status()
+        gone = path.replace("tenants", "deleted-tenants")
+        api.delete(gone, params={"name": "Second Ltd"}).raise_for_status()
 
     def makes(self, page: Page) -> str:
         go(page, "#/tenants/new", "New tenant")

@@ -9,6 +9,8 @@ import { go } from "./router.js";
 import { planOf } from "./selection.js";
 import { announce } from "./widgets.js";
 
+const ANY_STATE = { headers: { "If-Match": "*" } }; // it sets a member, and replaces nothing
+
 /**
  * A choice of tenants.
  *
@@ -54,7 +56,7 @@ function suspend(ids, done) {
 
 async function setActive(ids, isActive, done) {
   for (const id of ids) {
-    await send("PATCH", `${TENANTS}/${encodeURIComponent(id)}`, { isActive });
+    await send("PATCH", `${TENANTS}/${encodeURIComponent(id)}`, { isActive }, ANY_STATE);
   }
   await done();
   announce(`${plural(ids.length, "tenant")} ${isActive ? "activated" : "suspended"}.`);
