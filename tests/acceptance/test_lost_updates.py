@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.assistants import assistant, data_of, refusal_of
 from tests.acceptance.blogs import Blog, blog_of
-from tests.acceptance.support import OWN_POSTS, ok, refused
+from tests.acceptance.support import OWN_POSTS, PROFILE, ok, refused
 from tests.conftest import World
 
 
@@ -109,6 +109,10 @@ class TestAssistant:
             without = await client.call_tool("publish_post", {"slug": "post"})
             arguments = {"slug": "post", "expected_version": 1}
             published = await client.call_tool("publish_post", arguments)
+            profile = {"full_name": "Renamed", "email": "renamed@example.com"}
+            renamed = await client.call_tool("update_profile", profile)
 
         assert "`expected_version` is required" in refusal_of(without)
         assert data_of(published)["publishedAt"]
+        assert "`If-Match` with `PUT /api/tenant/auth/profile`" in refusal_of(renamed)
+        assert ok(await blog.owner.get(PROFILE))["fullName"] != "Renamed"

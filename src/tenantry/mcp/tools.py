@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from tenantry.access.principal import Scope
 from tenantry.db.sessions import retry_deadlock
-from tenantry.kit.errors import TenantryError
+from tenantry.kit.errors import Forbidden, TenantryError
 from tenantry.kit.pages import Window
 from tenantry.kit.preconditions import Expected
 from tenantry.mcp import arguments, results
@@ -67,6 +67,10 @@ SWITCHES = types.ToolAnnotations(
 OVERWRITES = types.ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
 )
+
+
+class ProfileNeedsIfMatch(Forbidden):
+    """Send `If-Match` with `PUT /api/tenant/auth/profile` instead: the operator requires it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +298,8 @@ async def delete_post(call: Call, wanted: ChangePost) -> Done:
 )
 async def update_profile(call: Call, wanted: UpdateProfile) -> TenantUserProfile:
     """Change the name and the e-mail address of the token's user."""
+    if call.services.settings.require_if_match:
+        raise ProfileNeedsIfMatch
     ctx = entry.unconfirmed(call.ctx)
     user = await profile.update_profile(ctx, full_name=wanted.full_name, email=wanted.email)
     return TenantUserProfile.of(user)
