@@ -30,10 +30,10 @@ TENANT_POSTS = "/api/tenant/blog/posts"
 LONG = "x" * 30_000
 READING = {"list_posts", "search_posts", "get_post"}
 VERSIONS = {"list_versions", "get_version"}
-WRITING = {"create_post", "update_post", "delete_post", *VERSIONS}
+WRITING = {"create_post", "update_post", "delete_post"}
 PUBLISHING = {"publish_post", "unpublish_post"}
 TEXTS = {"search_posts", "get_post", "get_version"}
-EVERY = {"whoami", "list_modules", *READING, *WRITING, *PUBLISHING, "update_profile"}
+EVERY = {"whoami", "list_modules", *READING, *VERSIONS, *WRITING, *PUBLISHING, "update_profile"}
 
 
 def expected(scopes: frozenset[str], modules: frozenset[str], *, bound: bool) -> set[str]:
@@ -43,6 +43,8 @@ def expected(scopes: frozenset[str], modules: frozenset[str], *, bound: bool) ->
     tools |= {"update_profile"} if bound and "profile:write" in scopes else set()
     if "blog" in modules:
         tools |= READING if "content:read" in scopes else set()
+        sees_drafts = scopes & {"content:draft", "content:publish", "content:write"}
+        tools |= VERSIONS if "content:read" in scopes and sees_drafts else set()
         tools |= WRITING if scopes & {"content:draft", "content:write"} else set()
         tools |= PUBLISHING if scopes & {"content:publish", "content:write"} else set()
     return tools
@@ -123,6 +125,26 @@ class TestTools:
                     listed = {one.name for one in (await client.list_tools()).tools}
 
                 assert listed == expected(scopes, modules, bound=bound), (scopes, modules, bound)
+
+    @pytest.mark.parametrize(
+        ("scopes", "are_listed"),
+        [
+            ("content:read", False),
+            ("content:draft", False),
+            ("content:publish", False),
+            ("content:read content:draft", True),
+            ("content:read content:publish", True),
+        ],
+    )
+    async def test_of_versions_are_for_those_who_read_drafts(
+        self, world: World, scopes: str, *, are_listed: bool
+    ):
+        """As over HTTP."""
+        token = await world.mcp_token(world.acme, *scopes.split())
+        async with assistant(world, token) as client:
+            listed = {one.name for one in (await client.list_tools()).tools}
+
+        assert (listed & VERSIONS == VERSIONS, bool(listed & VERSIONS)) == (are_listed, are_listed)
 
     async def test_that_are_not_listed_do_not_exist(self, world: World):
         """A tool that the token may not use gets the response of one that does not exist."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -11,6 +11,7 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.openapi import describe, statuses
 from tenantry.api.table import ENDPOINTS
 from tenantry.schemas.base import Nothing, Schema
+from tenantry.schemas.content import PostResponse
 from testkit.decision_table import level_of
 from testkit.response_form import BARE_PATHS
 from tests.contracts.each import for_each
@@ -133,6 +134,13 @@ class TestOperation:
             assert schema == {"$ref": "#/components/schemas/Failure"}
             code = declared[status]["headers"]["X-Error-Code"]
             assert code == {"$ref": "#/components/headers/ErrorCode"}
+
+    def test_declares_that_a_slug_can_be_in_use(self, endpoint: Endpoint):
+        """What makes or changes a post writes the slug of its text."""
+        returned = get_type_hints(endpoint.handler)["return"]
+        writes_slug = endpoint.method != "GET" and returned is PostResponse
+
+        assert not writes_slug or HTTPStatus.CONFLICT in endpoint.errors
 
     def test_declares_what_its_level_refuses(self, endpoint: Endpoint):
         """401 and 403 are listed wherever credentials count."""

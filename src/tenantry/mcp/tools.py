@@ -45,6 +45,7 @@ from tenantry.schemas.tenants import ModuleList
 from tenantry.schemas.users import TenantUserProfile
 from tenantry.tenant import entry, modules, profile, users
 from tenantry.tenant.blog import history, posts
+from tenantry.tenant.blog.versions import sees_drafts
 from tenantry.tenant.databases import TenantReadOnly
 from tenantry.tenant.entry import Requirements
 
@@ -86,6 +87,7 @@ class Tool:
         hints: What a client may assume about its effects.
         requirements: The required scope and module; without them the tool is not listed.
         is_persons: Whether it needs a token that is bound to a user.
+        is_of_drafts: Whether it needs a token that sees drafts.
         names: The tool's names of arguments that have another name in the operation, by that
             name.
         is_text: Whether the result is only text, in JSON: so a long text is sent once, in the form
@@ -100,6 +102,7 @@ class Tool:
     hints: types.ToolAnnotations
     requirements: Requirements
     is_persons: bool = False
+    is_of_drafts: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     is_text: bool = False
 
@@ -127,7 +130,11 @@ class Tool:
 
     def is_open_to(self, call: Call) -> bool:
         """Return whether the caller may call it."""
-        return call.allows(self.requirements) and (call.is_for_person or not self.is_persons)
+        return (
+            call.allows(self.requirements)
+            and (call.is_for_person or not self.is_persons)
+            and (sees_drafts(call.ctx) or not self.is_of_drafts)
+        )
 
 
 def tool(
@@ -219,7 +226,7 @@ async def get_post(call: Call, wanted: ReadPost) -> PostPart:
     return PostPart.of_post(found, wanted.offset, min(wanted.max_chars, arguments.PART_CHARS_MAX))
 
 
-@tool("List versions", READS, WRITING)
+@tool("List versions", READS, READING, is_of_drafts=True)
 async def list_versions(call: Call, wanted: ListVersions) -> PostVersionPage:
     """List the versions of a post, newest first, without their contents.
 
@@ -229,7 +236,7 @@ async def list_versions(call: Call, wanted: ListVersions) -> PostVersionPage:
     return PostVersionPage.of_page(await history.page(call.ctx, post.id, Window(wanted.page)))
 
 
-@tool("Get a version", READS, WRITING, is_text=True)
+@tool("Get a version", READS, READING, is_of_drafts=True, is_text=True)
 async def get_version(call: Call, wanted: ReadVersion) -> PostVersionPart:
     """Return one version of a post with its content, or a part of it, as `get_post` does.
 

@@ -32,7 +32,7 @@ _write = partial(
 _add = partial(_write, adds=True)
 _add_to = partial(_add, edits=PostResponse)
 _write_to = partial(_write, edits=PostResponse)
-_publish = partial(_write_to, scope=Scope.CONTENT_PUBLISH)
+_publish = partial(_write_to, scope=Scope.CONTENT_PUBLISH, errors=[CONFLICT])
 
 
 @_read("/api/tenant/blog/posts")
