@@ -216,7 +216,8 @@ class TestBody:
 
     async def test_must_not_be_too_large(self, stage: Stage, endpoint: Endpoint):
         """More than the limit is 413, however it comes; the limit itself is not."""
-        limit = MIB if endpoint.path.startswith(CONTENT_PATHS) else KIB_64
+        is_short = endpoint.path.endswith("/restore") or not endpoint.path.startswith(CONTENT_PATHS)
+        limit = KIB_64 if is_short else MIB
         large = b"[" + b" " * limit
         headers = stage.good(endpoint)
         announced = [*headers, ("content-length", str(len(large)))]
@@ -603,6 +604,8 @@ class TestId:
         wrong = []
         for name in _ids(endpoint):
             for text in bad:
+                if name == "number" and text == "1":
+                    continue  # not a GUID, and the number of the first version
                 path = path_of(endpoint, {**stage.ids, name: text})
                 answer = await stage.ask(
                     endpoint, headers=stage.good(endpoint), path=path, body=body, query=query
