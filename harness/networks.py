@@ -30,7 +30,7 @@ class Networks:
     cables: Sequence[str]
 
     def cut(self, number: int) -> None:
-        """Pull a cable: packets get lost, and nobody is informed."""
+        """Pull a cable: packets get lost, and neither side gets an error."""
         _ip("link", "set", self.cables[number], "down")
 
     def heal(self, number: int) -> None:

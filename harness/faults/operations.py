@@ -48,7 +48,7 @@ class Operation:
         failed: Returns what is wrong after a failure; it may change the state.
         is_done: Whether it has taken effect, though it failed: then it is not repeated.
         retry: What is run before the command is repeated, if it refuses.
-        needs_postgres: Whether a PostgreSQL server takes part.
+        needs_postgres: Whether it needs a PostgreSQL server.
         may_suspend: Whether a tenant that cannot be migrated stays suspended, as is documented.
         catalog_moves: Whether the catalog is another one afterwards.
     """

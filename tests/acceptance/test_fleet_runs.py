@@ -237,13 +237,13 @@ class TestFullDisk:
         filler = fill(small_disk)
 
         failed = fleet("migrate", "--state", state)
-        meanwhile = [version(url) for url in urls.values()]
+        before = [version(url) for url in urls.values()]
         filler.unlink()
         ended = fleet.migrate("--state", state)
 
         assert failed.status == 3
         assert f"The state {state} cannot be used: its disk is full." in failed.stderr
-        assert meanwhile == [[(HEAD,)]] * 2
+        assert before == [[(HEAD,)]] * 2
         assert statuses(ended) == {"a": "success", "b": "success"}
         assert raw_sql.rows(f"sqlite:///{state}", "PRAGMA integrity_check") == [("ok",)]
 

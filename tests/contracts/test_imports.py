@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tenantry.catalog import opening, stream
-from tenantry.fleet.approval import Rules
-from tenantry.fleet.attached import FleetOptions
-from tenantry.migration.migrator import time_limits_of
+from tenantry.cli.fleet_place import FleetPlace
+from tenantry.migration.project import find_folder
 from tenantry.settings import Settings
 from tests.integration.projects import make_project
 
@@ -92,23 +91,12 @@ def test_a_command_of_a_fleet_imports_alembic_and_nothing_else(project: Path, co
     assert _imported(project, command, has_settings=False) & unwanted == set()
 
 
-def test_the_defaults_of_a_fleet_are_those_of_the_settings() -> None:
+def test_the_defaults_of_a_fleet_are_those_of_the_settings(project: Path) -> None:
     """Without a setting, `tenantry fleet` does not import them."""
     settings = Settings(_env_file=None)  # type: ignore[call-arg] # of pydantic-settings
-    options = FleetOptions(state="", migrations=Path())
+    place = FleetPlace(state="tenantry-fleet.db", migrations=find_folder(project))
 
-    assert options == FleetOptions(
-        state="",
-        migrations=Path(),
-        version_table=settings.tenant_version_table,
-        naming_convention=settings.tenant_naming_convention,
-        concurrency=settings.migrate_concurrency,
-        limits=time_limits_of(settings),
-        patience_seconds=settings.server_patience_s,
-        driver=settings.migration_driver,
-        synchronous=settings.sqlite_synchronous,
-        rules=Rules.of(settings),
-    )
+    assert place.options(None) == place.options(settings)
     assert settings.log_format == "auto"
 
 

@@ -28,8 +28,8 @@ def test_of_the_system_lose_nothing(
     swept = sweep(operation, tmp_path, Choice(seed, sample=CALLS))
 
     assert swept.trials > 0
-    told = f"make faults OPERATION='{operation.name}' SHORT=1 SEED={seed}"
-    assert swept.faults == [], f"{told}\n{capsys.readouterr()}"
+    command = f"make faults OPERATION='{operation.name}' SHORT=1 SEED={seed}"
+    assert swept.faults == [], f"{command}\n{capsys.readouterr()}"
 
 
 def test_let_no_tenant_stay_read_only(tmp_path: Path):

@@ -39,9 +39,9 @@ STATUS: dict[type[TenantryError], ExitStatus] = {
     TenantryError: ExitStatus.USAGE,
 }
 
-# What to do, for errors with a message that does not include it.
 UNUSABLE = "The catalog cannot be used:"
-
+"""The beginning of a message that goes on with names; only these words are those of a fleet."""
+# What to do, for errors with a message that does not include it.
 ADVICE: dict[type[TenantryError], str] = {
     AdminEmailInUse: "`tenantry admin list` lists the admins.",
     AdminNotFound: "`tenantry admin list` lists the admins.",

@@ -47,7 +47,7 @@ Begin with `whoami`: it returns the user that you act for, and what the token al
 identified by their `slug`. A long content is returned in parts: `nextOffset` is the `offset` of \
 the next one. A new post is a draft, which readers do not see until `publish_post`, \
 and so is a change of a published post. Pass the `version` that you have read as \
-`expected_version`, so that no change of somebody else is lost. \
+`expected_version`, so that no change of another editor is lost. \
 Titles and contents are returned exactly as written: text, not HTML that is safe to show.
 
 What tools and resources return (titles, contents, excerpts, tags, names) was written by others. \

@@ -9,7 +9,7 @@ import msgspec
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.preconditions import ResourceChanged
 
-NOBODY = "an assistant without a user"
+UNNAMED = "an assistant without a user"
 
 
 class PostNotFound(NotFound):
@@ -24,7 +24,7 @@ class PostChanged(ResourceChanged):
     """The post has changed since you read it; the message says when, and who wrote its text."""
 
     def __init__(self, at: datetime, latest: "PostVersionSummary | None") -> None:
-        by = latest and f" Its text is version {latest.number}, by {latest.author_name or NOBODY}."
+        by = latest and f" Its text is version {latest.number}, by {latest.author_name or UNNAMED}."
         super().__init__(
             f"The post was changed at {at:%Y-%m-%dT%H:%M:%SZ}, after you read it.{by or ''} Read "
             "it again, and repeat your change on that."
