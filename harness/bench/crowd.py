@@ -135,7 +135,8 @@ def _fill_sqlite(path: str, count: int) -> None:
 
 NAME = "INSERT INTO tenant_name (tenant_id, canonical_name) SELECT id, canonical_name FROM tenant"
 LABEL = """
-INSERT INTO tenant_label SELECT tenant.id, label.key, label.value
+INSERT INTO tenant_label (tenant_id, key, value, canonical_name)
+SELECT tenant.id, label.key, label.value, tenant.canonical_name
 FROM tenant, jsonb_each_text(CAST(tenant.labels AS jsonb)) AS label
 """
 COUNT = """

@@ -49,6 +49,24 @@ FLEET: tuple[dict[str, Any], ...] = (
     {"name": "O'Neill", "labels": {"plan": "free", "region": "us"}, "failing": True},
 )
 
+PAGES = (
+    "plan=free",
+    "plan=free and not failing",
+    "failing and plan='free' and region=us",
+    "plan=free and (region=us or canary=yes)",
+    "plan=free and plan=free",
+    "plan=free and plan=pro",
+    "region!=us and  plan=free",
+    'name~"ne" and plan="free"',
+    "server=eu and region=eu and not name=x",
+    "(plan=free)",
+    "not plan=free",
+    "plan=free or region=eu",
+    "plan=and",
+    "plan in (free, pro) and canary=yes",
+    "revision!='' and plan=pro",
+)
+
 
 @contextmanager
 def reading(services: Services) -> Iterator[sa.Connection]:
@@ -288,6 +306,43 @@ class TestLabels:
         assert await names(1, "e") == (["100% Größe", "Acme"], 3)
         assert await names(1, "größe") == (["100% Größe"], 1)
         assert await names(1, "under") == ([], 0)
+
+    async def test_select_pages_as_the_conditions_select_tenants(self, services: Services):
+        """Whatever table a page is read from: with one label, that of the labels."""
+        with reading(services) as catalog:
+            insert(catalog)
+            wanted = {where: sorted(selected(catalog, where), key=canonical) for where in PAGES}
+
+        for where, names in wanted.items():
+            for size in (1, 2, 50):
+                pages = [
+                    await tenant_list.page(services.catalog, Window(number, size), where=where)
+                    for number in range(1, len(names) // size + 3)
+                ]
+                assert [one.name for page in pages for one in page.items] == names, where
+                assert {one.total_count for one in pages} == {len(names)}, where
+
+    async def test_select_a_page_with_the_name_and_the_state_that_tenants_have_now(
+        self, services: Services
+    ):
+        async def names() -> list[str]:
+            found = await tenant_list.page(services.catalog, Window(1, 20), where="plan=free")
+            return [one.name for one in found.items]
+
+        some = [(await provision(services, name)).tenant for name in ("acme", "globex")]
+        some = [await services.lifecycle.update(ADA, one, labels={"plan": "free"}) for one in some]
+        assert await names() == ["acme", "globex"]
+
+        await services.lifecycle.update(ADA, some[0], name="zeta")
+        assert await names() == ["globex", "zeta"]
+
+        with reading(services) as catalog:
+            catalog.execute(sa.update(tenant).values(state=TenantState.PROVISIONING.value))
+        assert await names() == []
+
+        with reading(services) as catalog:
+            catalog.execute(sa.update(tenant).values(state=TenantState.READY.value))
+        assert await names() == ["globex", "zeta"]
 
 
 class TestOverHttp:

@@ -95,7 +95,9 @@ tenant_label = sa.Table(
     sa.Column("tenant_id", sa.Uuid, primary_key=True),
     sa.Column("key", sa.String, primary_key=True),
     sa.Column("value", sa.String, nullable=False),
-    sa.Index("ix_tenant_label_key", "key", "value", "tenant_id"),
+    # Of a ready tenant: a page of those of a label is read from the index alone.
+    sa.Column("canonical_name", Canonical, nullable=True),
+    sa.Index("ix_tenant_label_key", "key", "value", "canonical_name", "tenant_id"),
 )
 
 # The names of the ready tenants, for lists and searches: a narrow table that is read instead of

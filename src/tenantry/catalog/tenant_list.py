@@ -17,10 +17,17 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from tenantry.catalog import tenant_counts
 from tenantry.catalog.session import CatalogSession, RowId
-from tenantry.catalog.tables import tenant, tenant_name
+from tenantry.catalog.tables import tenant, tenant_label, tenant_name
 from tenantry.catalog.tenant_counts import ANY, Filters
 from tenantry.catalog.tenants import Tenant, TenantState
-from tenantry.catalog.where import condition_of, conditions_of, is_of_labels
+from tenantry.catalog.where import (
+    COLUMNS,
+    Led,
+    condition_of,
+    conditions_of,
+    is_of_labels,
+    led_by_label,
+)
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.ids import parse_id
@@ -80,7 +87,7 @@ class _Counted(RowId, frozen=True):
     total: int
 
 
-_t, _n = tenant.c, tenant_name.c
+_t, _n, _l = tenant.c, tenant_name.c, tenant_label.c
 
 
 def _is_true(table: sa.FromClause) -> dict[str, sa.ColumnElement[bool]]:
@@ -187,8 +194,10 @@ async def page(
     Raises:
         BadWhere: It breaks a rule of the language.
     """
-    if where is not None and search is None and filters == ANY and is_of_labels(where):
-        return await _labelled_page(session, window, where)
+    if where is not None and search is None and filters == ANY:
+        statement = _labelled(where)
+        if statement is not None:
+            return await _labelled_page(session, window, statement)
     values = {name: one for name, one in msgspec.structs.asdict(filters).items() if one is not None}
     choice = _Choice(
         frozenset((name, one if isinstance(one, bool) else None) for name, one in values.items()),
@@ -215,12 +224,9 @@ async def page(
     return Page(items, window, total)
 
 
-async def _labelled_page(session: CatalogSession, window: Window, where: str) -> Page[Tenant]:
-    """Return a page of those that an expression of labels and names selects.
-
-    They are found, counted and sorted by indexes alone; then only the rows of the page are read.
-    """
-    statement = _labelled(where)
+async def _labelled_page(
+    session: CatalogSession, window: Window, statement: Statement[_Counted]
+) -> Page[Tenant]:
     found = await session.fetch_all(statement, limit=window.size, offset=window.offset)
     some = found or await session.fetch_all(statement, limit=1, offset=0)
     total = some[0].total if some else 0
@@ -230,16 +236,44 @@ async def _labelled_page(session: CatalogSession, window: Window, where: str) ->
 
 
 @functools.lru_cache(maxsize=64)
-def _labelled(where: str) -> Statement[_Counted]:
-    names = sa.select(_n.tenant_id.label("id"), _n.canonical_name).subquery("names")
+def _labelled(where: str) -> Statement[_Counted] | None:
+    """Return a statement for a page of those that an expression of labels and names selects.
+
+    They are found, counted and sorted by indexes alone; then only the rows of the page are read.
+    If each has one label, that index has their names. None if neither helps.
+    """
+    condition_of(where)
+    led = led_by_label(where)
+    if led is None and not is_of_labels(where):
+        return None
+    names = _names(led).subquery("names")
+    rest = where if led is None else led.rest
+    conditions = [] if rest is None else [condition_of(rest, names, are_found=led is not None)]
     return Statement(
         sa.select(names.c.id, sa.func.count().over().label("total"))
-        .where(condition_of(where, names))
+        .where(*conditions)
         .order_by(names.c.canonical_name)
         .limit(sa.bindparam("limit", type_=sa.BigInteger))
         .offset(sa.bindparam("offset", type_=sa.BigInteger)),
         _Counted,
     )
+
+
+def _names(led: Led | None) -> sa.Select[Any]:
+    """Return the ids and names of ready tenants, or of those that have one label.
+
+    The latter also with the other columns of `tenant` that an expression may need.
+    """
+    if led is None:
+        return sa.select(_n.tenant_id.label("id"), _n.canonical_name)
+    others = () if led.rest is None or is_of_labels(led.rest) else (tenant,)
+    more = [_t[name] for name in (*COLUMNS.values(), "failing_run_id") if name != "canonical_name"]
+    found = sa.select(_l.tenant_id.label("id"), _l.canonical_name, *(more if others else ())).where(
+        _l.key == sa.literal(led.key, sa.String),
+        _l.value == sa.literal(led.value, sa.String),
+        _l.canonical_name.is_not(None),
+    )
+    return found.join(tenant, _t.id == _l.tenant_id) if others else found
 
 
 async def _find(

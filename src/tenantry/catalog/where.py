@@ -46,25 +46,46 @@ class _Token(NamedTuple):
 Condition = sa.ColumnElement[bool]
 # On PostgreSQL, a list of ids that does not fit in `work_mem` is searched for each tenant; on
 # SQLite, only a list lets the index of the labels find the tenants.
+_LABEL_OF_ONE = (
+    "EXISTS (SELECT 1 FROM tenant_label WHERE tenant_label.tenant_id = {} "
+    'AND tenant_label."key" = {} AND tenant_label.value = {})'
+)
 _has_label = sql_function(
     sa.types.NullType(),
     sqlite='{} IN (SELECT tenant_id FROM tenant_label WHERE tenant_label."key" = {} '
     "AND tenant_label.value = {})",
-    postgresql="EXISTS (SELECT 1 FROM tenant_label WHERE tenant_label.tenant_id = {} "
-    "AND tenant_label.key = {} AND tenant_label.value = {})",
+    postgresql=_LABEL_OF_ONE,
 )
 """Whether the tenant of an id has a label, by its key and its value."""
+_one_has_label = sql_function(sa.types.NullType(), sqlite=_LABEL_OF_ONE, postgresql=_LABEL_OF_ONE)
+"""The same for tenants that are found by something else: one lookup for each."""
 
 
-def condition_of(text: str, some: sa.FromClause = tenant) -> Condition:
+class Led(NamedTuple):
+    """An expression of which every tenant has one label: its first condition by ``=``.
+
+    Attributes:
+        key: The key of that label.
+        value: Its value.
+        rest: The other conditions, as an expression; None without one.
+    """
+
+    key: str
+    value: str
+    rest: str | None
+
+
+def condition_of(text: str, some: sa.FromClause = tenant, *, are_found: bool = False) -> Condition:
     """Return the condition of an expression, on the table `tenant` or an alias, with its values.
+
+    *are_found* says that something else selects few of the tenants. It changes the duration alone.
 
     Raises:
         BadText: It is blank, too long, or has control characters.
         BadWhere: It breaks a rule of the language or a bound.
     """
     checked_line("where", text, chars_max=CHARS_MAX)
-    parser = _Parser(_tokens(text), some)
+    parser = _Parser(_tokens(text), some, _one_has_label if are_found else _has_label)
     found = parser.alternatives(DEPTH_MAX)
     parser.expect_end()
     return found
@@ -77,6 +98,24 @@ def conditions_of(text: str | None, some: sa.FromClause = tenant) -> list[Condit
         BadText, BadWhere: As for `condition_of`.
     """
     return [] if text is None else [condition_of(text, some)]
+
+
+def led_by_label(text: str) -> Led | None:
+    """Return an expression as `Led`; None if it has ``or`` outside parentheses, or no such label.
+
+    Raises:
+        BadText, BadWhere: As for `condition_of`.
+    """
+    tokens = _tokens(text)
+    parser = _Parser(tokens, tenant, _has_label)
+    parts = parser.factors() or []
+    for part in parts:
+        match tokens[part]:
+            case [key, _Token(text="="), value] if key.text not in COLUMNS:
+                others = [one for one in parts if one is not part]
+                spans = [text[tokens[one.start].at - 1 : tokens[one.stop].at - 1] for one in others]
+                return Led(key.text, _value_of(value), " and ".join(spans) or None)
+    return None
 
 
 def is_of_labels(text: str) -> bool:
@@ -105,12 +144,22 @@ def _tokens(text: str) -> list[_Token]:
     return [*tokens, _Token("end", "", end + 1)]
 
 
+def _value_of(token: _Token) -> str:
+    return token.text[1:-1] if token.kind == "quoted" else token.text
+
+
 class _Parser:
     """Reads an expression from the left, with one function for each rule of the grammar."""
 
-    def __init__(self, tokens: list[_Token], some: sa.FromClause) -> None:
+    def __init__(
+        self,
+        tokens: list[_Token],
+        some: sa.FromClause,
+        has_label: Callable[..., Condition],
+    ) -> None:
         self._tokens = tokens
         self._some = some.c
+        self._has_label = has_label
         self._at = 0
         self._terms = 0
 
@@ -120,6 +169,16 @@ class _Parser:
 
     def alternatives(self, depth: int) -> Condition:
         return self._joined("or", sa.or_, lambda: self._conjunction(depth))
+
+    def factors(self) -> list[slice] | None:
+        """Return which tokens are each of the conditions that `and` joins; None if `or` does."""
+        found = []
+        while True:
+            start = self._at
+            self._factor(DEPTH_MAX)
+            found.append(slice(start, self._at))
+            if not self._skip("word", "and"):
+                return found if self._next.kind == "end" else None
 
     def _conjunction(self, depth: int) -> Condition:
         return self._joined("and", sa.and_, lambda: self._factor(depth))
@@ -178,7 +237,7 @@ class _Parser:
         if self._terms > TERMS_MAX:
             raise BadWhere(f"`where` must compare at most {TERMS_MAX} values.")
         self._at += 1
-        return token.text[1:-1] if token.kind == "quoted" else token.text
+        return _value_of(token)
 
     def _equals(self, key: str, value: str) -> Condition:
         if key in COLUMNS:
@@ -188,7 +247,9 @@ class _Parser:
         # No tenant can have it: `!=` would select all of them.
         if not (LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
             raise BadWhere(f"`where`: {shown(f'{key}={value}')} cannot be a label of a tenant.")
-        return _has_label(self._some.id, sa.literal(key, sa.String), sa.literal(value, sa.String))
+        return self._has_label(
+            self._some.id, sa.literal(key, sa.String), sa.literal(value, sa.String)
+        )
 
     @property
     def _next(self) -> _Token:
