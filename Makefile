@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture faults states simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean
+.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -152,6 +152,9 @@ faults: .venv/.dev ## Let each write, sync, rename and open fail, one after the 
 
 states: .venv/.dev ## Walk through the states of tenants, and predict each answer; WALKS=40, STEPS=50, SEED=
 	$(BIN)/python -m harness.states $(if $(WALKS),--walks $(WALKS)) $(if $(STEPS),--steps $(STEPS)) $(if $(SEED),--seed $(SEED))
+
+writers: .venv/.dev ## Let writers, an assistant and readers of the same posts interleave, with kills and moves; ROUNDS=1000, SEED=
+	$(BIN)/python -m harness.writers $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
 
 simulate: .venv/.dev ## Interleave processes by a seed, in virtual time; SECONDS=60, SEED=, FAULTS=1
 	$(BIN)/python -m harness.simulate $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \

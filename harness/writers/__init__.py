@@ -1,0 +1,1 @@
+"""Random interleavings of those who write and read the same posts."""
