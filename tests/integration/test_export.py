@@ -201,6 +201,27 @@ class TestExport:
 
         assert names_in(tmp_path) == {"acme", living.name, other.name}
 
+    async def test_is_durable_before_it_gets_its_name(
+        self, world: World, tmp_path: Path, faults: Faults
+    ):
+        """Each file, then the folder with their names; then the folder that has its name."""
+        synced: list[Path] = []
+        faults.before(
+            os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+        )
+        before = list[Path]()
+        faults.before(Path, "rename", lambda *_: before.extend(synced))
+
+        manifest = await export(world.services, world.acme.tenant, tmp_path / "acme")
+
+        ours = [one for one in before if ".unfinished" in str(one)]
+        assert {one.name for one in ours[:-1]} == {
+            "export.json",
+            *(t.file for t in manifest.tables),
+        }
+        assert ours[-1].suffix == ".unfinished"
+        assert synced[-1] == tmp_path
+
     async def test_is_begun_again_if_another_one_removes_its_new_folder(
         self, world: World, tmp_path: Path, faults: Faults
     ):

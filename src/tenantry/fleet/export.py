@@ -104,8 +104,8 @@ class Export:
     ) -> Manifest:
         """Export every table of a tenant into a new folder.
 
-        The folder gets its name when it is complete. Only its owner can read it. What a killed
-        export has left beside it is removed.
+        The folder gets its name when it is complete and durable. Only its owner can read it. What
+        a killed export has left beside it is removed.
 
         Raises:
             ExportFolderExists: The folder exists.
@@ -162,10 +162,15 @@ class Export:
                 manifest = self._write(
                     ctx, tenant, row_format, lambda name: private.open_new(unfinished / name), stop
                 )
+                for path in unfinished.iterdir():
+                    with path.open("rb") as file:
+                        private.sync(file)
+                private.sync_folder(unfinished)
                 unfinished.rename(folder)
             except BaseException:
                 shutil.rmtree(unfinished, ignore_errors=True)
                 raise
+            private.sync_folder(folder.parent)
         return manifest
 
     def _write(
