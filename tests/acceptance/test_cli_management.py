@@ -409,6 +409,28 @@ class TestTenantPurge:
         assert not _database_exists(tenantry, made["databaseName"])
         assert tenantry("tenant", "undelete", made["id"]).status == 2
 
+    def test_removes_also_what_a_killed_one_has_left(self, alone: Commands):
+        """No other process is there to clean up."""
+        made = _deleted(alone)
+        purge = ["tenant", "purge", "acme", "--name", "acme"]
+        place = ("tenantry.fleet.deletion", "clear")
+        killed = subprocess.run(
+            [sys.executable, "-m", "tests.acceptance.killed", "before", *place, *purge],
+            cwd=ROOT,
+            env=environment_of(TENANTRY_DATA_DIR=str(alone.settings.data_dir)),
+            capture_output=True,
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        left = _database_exists(alone, made["databaseName"])
+        run(alone.settings.catalog, "DELETE FROM worker")  # as after some seconds of silence
+
+        repeated = alone(*purge)
+
+        assert left
+        assert repeated.status == 2, "there is nothing to purge any more"
+        assert not _database_exists(alone, made["databaseName"])
+
     def test_asks_at_a_terminal(self, alone: Commands):
         _deleted(alone)
 

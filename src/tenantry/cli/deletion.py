@@ -52,6 +52,7 @@ async def purge(
     """Remove a deleted tenant and its database now. This cannot be undone."""
     settings = session.configure()
     async with session.opened(settings) as services:
+        await services.job_worker.reap()  # what a purge that was killed has left is removed, too
         found = await _get(services.catalog, tenant)
     question = (
         "This removes the tenant and its database and cannot be undone. "
