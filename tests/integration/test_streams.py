@@ -8,7 +8,14 @@ import pytest
 import tenantry.tenant
 from tenantry.catalog import runs
 from tenantry.migration.schema_state import BASE
-from tenantry.migration.streams import BadStream, NoRevisions, Stream, Streams, UnknownRevision
+from tenantry.migration.streams import (
+    BadStream,
+    NoRevisions,
+    RevisionUnreadable,
+    Stream,
+    Streams,
+    UnknownRevision,
+)
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
@@ -18,6 +25,7 @@ from tests.conftest import provision
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+WAIT_SECONDS_MAX = 600.0  # longer than the test may take
 OWN = Path(tenantry.tenant.__file__).parent / "revisions"
 
 
@@ -36,6 +44,27 @@ class TestStream:
         assert names(stream, "z") == ["m_second", "a_third"]
         assert names(stream, "a") == []
         assert stream.head == "a"
+
+    def test_whose_files_never_end_is_refused_with_the_file_and_the_line(
+        self, folder: AlembicFolder
+    ):
+        """A thread cannot be stopped, so the folder is not read twice while it runs."""
+        gate = folder.path / "gate"
+        folder.add("a_one", "pass")
+        folder.write(
+            "b_endless",
+            f"import pathlib\nwhile not pathlib.Path({str(gate)!r}).exists():\n    pass\n"
+            "revision = 'b'\ndown_revision = 'a'\ndef upgrade():\n    pass\n",
+        )
+        try:
+            with pytest.raises(
+                RevisionUnreadable, match=r"b_endless\.py, line \d, was not imported within 1 s"
+            ):
+                _ = Stream("user", folder.path, load_seconds=1.0).head
+            with pytest.raises(RevisionUnreadable, match=r"b_endless\.py"):
+                _ = Stream("user", folder.path, load_seconds=WAIT_SECONDS_MAX).head
+        finally:
+            gate.touch()
 
     def test_reads_deeper_folders(self, folder: AlembicFolder):
         folder.add("a_one", "pass")

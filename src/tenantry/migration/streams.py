@@ -17,6 +17,7 @@ from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import alembic_modules, sql_files
+from tenantry.migration.loading import LOAD_SECONDS_MAX, LoadingEndless, load
 from tenantry.migration.project import BadProject, find_mistake, find_project
 from tenantry.migration.project_files import Signature, find_files, hash_of, signature_of
 from tenantry.migration.revisions import Revision, describe
@@ -82,13 +83,22 @@ class Stream:
         name: Distinguishes the streams of one database.
         folder: Contains ``versions/``, or files of plain SQL (`sql_files`).
         naming: The naming convention of the ``target_metadata`` in ``env.py``.
+        load_seconds: How long all files may take to be imported.
 
     Every member raises `BadStream` if the folder cannot be read.
     """
 
-    def __init__(self, name: str, folder: Path, naming: Mapping[Any, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        naming: Mapping[Any, str] | None = None,
+        *,
+        load_seconds: float = LOAD_SECONDS_MAX,
+    ) -> None:
         self.name = name
         self._folder = folder
+        self._load_seconds = load_seconds
         self._naming = repr(sorted(naming.items())).encode() if naming else b""
         self._metadata = sa.MetaData(naming_convention=naming) if naming else None
         self._known: dict[str, Revision] = {}
@@ -210,7 +220,8 @@ class Stream:
             raise BadStream(f"The {self.name} revisions: {error.message}") from error
         project.add_import_paths()
         alembic_modules.install()
-        try:
+
+        def read() -> ScriptDirectory:
             script = (
                 sql_files.read_directory(self._folder, self.name)
                 if is_sql
@@ -221,11 +232,17 @@ class Stream:
                 )
             )
             script.revision_map.heads  # noqa: B018 - reads every file, so errors are raised here
+            return script
+
+        try:
+            return load(read, self._folder, seconds=self._load_seconds)
+        except LoadingEndless as error:
+            message = f"The {self.name} revisions cannot be read: {error}."
+            raise RevisionUnreadable(message) from error
         except (Exception, SystemExit) as error:  # a revision file can raise anything
             reason = describe(error, self._is_below, has_text=True)
             message = f"The {self.name} revisions cannot be read: {reason.removesuffix('.')}."
             raise RevisionUnreadable(message) from error
-        return script
 
     def _is_below(self, file: Path) -> bool:
         return file.resolve().is_relative_to(self._folder.resolve())
