@@ -273,6 +273,22 @@ class TestList:
         assert "A list has at most 256,000,000 characters" in ended.stderr
 
     @on_sqlite
+    def test_of_a_pattern_that_the_shell_has_expanded_says_to_quote_it(self, fleet: Fleet):
+        ended = fleet("migrate", "--glob", "acme.db", "globex.db", has_list=False)
+
+        assert ended.status == 2
+        assert "(globex.db). Put a pattern in quotes: --glob 'data/*.db'." in ended.stderr
+
+    def test_with_nothing_to_retry_says_so(self, fleet: Fleet):
+        fleet.add("acme")
+        run = fleet.migrate()
+
+        retried = fleet("retry", run["runId"])
+
+        assert retried.status == 0
+        assert retried.stdout.startswith("There is no database to migrate.")
+
+    @on_sqlite
     def test_is_needed(self, fleet: Fleet):
         assert "Name the databases" in fleet("migrate", has_list=False).stderr
 

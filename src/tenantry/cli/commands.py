@@ -253,6 +253,8 @@ def _explain_usage(error: Any) -> str:
     message = " ".join((message or error.format_message()).split()).removesuffix(".")
     if ctx is None:
         return f"{message}."
+    if "extra argument" in message and "pattern" in ctx.params:  # the shell has expanded it
+        message += ". Put a pattern in quotes: --glob 'data/*.db'"
     return f"{message}. Help: `{ctx.command_path} --help`."
 
 

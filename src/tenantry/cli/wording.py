@@ -8,6 +8,7 @@ import typer.main
 FLEET = "tenantry.fleet"
 """The key in the meta of a command's context, while it works on a fleet."""
 _WORDS = {
+    "active tenant to": "database to",
     "tenant": "database",
     "tenants": "databases",
     "tenant database": "database",
