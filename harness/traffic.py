@@ -24,6 +24,7 @@ from harness.api import (
     key_of,
     signed_in,
 )
+from harness.registers import CREATE, History, Operation, Result
 from harness.world import PASSWORD, Tenant
 
 ANSWER_SECONDS_MAX = 30
@@ -78,6 +79,7 @@ class Traffic:
         chance: Chooses the tenants.
         signs_up: Whether some requests create tenants, and some are logins.
         keeps_alive: Whether connections are used again: a process that ends closes idle ones.
+        history: Records each post that was created.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Traffic:
         chance: random.Random,
         signs_up: bool = True,
         keeps_alive: bool = False,
+        history: History | None = None,
     ) -> None:
         self._tenants = tenants
         self._admin_token = admin_token
@@ -98,6 +101,7 @@ class Traffic:
         self._number = 0
         self._chance = chance
         self._signs_up = signs_up
+        self._history = history
         self._keep_alives_max = None if keeps_alive else 0
 
     @contextmanager
@@ -140,6 +144,7 @@ class Traffic:
         seen.statuses[answer.status_code] += 1
         if answer.is_success and path == POSTS and body:
             seen.posts.setdefault(tenant.id, []).append(str(body["title"]))
+            self._note_created(tenant, began, answer)
         elif answer.is_success and path == TENANTS:
             seen.api_keys.append(answer.json()["data"]["apiKey"])
         elif answer.status_code == UNAVAILABLE:
@@ -166,6 +171,12 @@ class Traffic:
             ("GET", MODULES, headers, None),
         ]
         return kinds[number % len(kinds)]
+
+    def _note_created(self, tenant: Tenant, began: float, answer: httpx.Response) -> None:
+        if self._history is not None:
+            data = answer.json()["data"]
+            one = Operation(CREATE, data["content"], began, time.monotonic(), Result.OK)
+            self._history.add(tenant.id, data["id"], one)
 
     def _check(self, answer: httpx.Response, seen: Seen) -> None:
         has_hint = answer.status_code == UNAVAILABLE and "retry-after" in answer.headers

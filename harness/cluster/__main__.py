@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.cluster import programs, stack
+from harness.cluster.posts import PostTraffic
 from harness.cluster.runs import Runs
 from harness.cluster.scale import SHORT, WHOLE, Scale
 from harness.cluster.scenarios import CONCURRENCY, SCENARIOS, Installation, check
@@ -21,6 +22,7 @@ from harness.driver import WRONG_USE, Target, begin, find, say
 from harness.finding import Finding
 from harness.machine import describe
 from harness.processes import ROOT
+from harness.registers import History
 from harness.traffic import Traffic
 from harness.world import Size, make_world
 from testkit import postgres as launcher
@@ -33,6 +35,8 @@ SECONDS_MAX = 10_800
 SHORT_SECONDS_MAX = 420
 VARIABLES = {"only": "SCENARIO", "short": "SHORT", "tenants": "TENANTS", "times": "COUNT"}
 DOCUMENT = ROOT / "docs" / "reliability.md"
+HISTORIES = ROOT / ".cluster" / "histories"
+"""Where what clients have seen is kept if a check fails and no folder for logs is given."""
 TARGET = Target("cluster", DOCUMENT, VARIABLES, "CLUSTER", records_parts=True)
 
 
@@ -85,20 +89,26 @@ def _installed(folder: Path, scale: Scale, pgbouncer: Path) -> Iterator[Installa
     service = Service(folder / "service", environment, scale.api_processes, scale.workers)
     service.start()
     say("the processes of the service run")
+    history, chance = History(), random.Random(1)  # noqa: S311 - it chooses tenants
     traffic = Traffic(
         world.tenants,
         world.admin_token,
         lambda: service.urls,
         scale.requests_per_second,
-        chance=random.Random(1),  # noqa: S311 - it chooses tenants
+        chance=chance,
+        history=history,
     )
-    yield Installation(below, service, runs, traffic, world, scale)
+    posts = PostTraffic(world.tenants, lambda: service.urls, history, chance=chance)
+    yield Installation(below, service, runs, traffic, posts, history, world, scale)
 
 
 def _run(name: str, place: Installation, folder: Path, logs: Path | None) -> list[Finding]:
     found = find(name, partial(_check, name, place), SCENARIO_SECONDS_MAX)
     if any(one.faults for one in found):
         _keep_logs(folder, logs)
+        file = (logs or HISTORIES) / f"{name}.jsonl"
+        place.history.save(file)
+        say(f"What clients have seen is in {file}: python -m harness.registers {file}")
     return found
 
 

@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from harness.cluster.patroni import Cluster
+from harness.cluster.posts import PostTraffic
 from harness.cluster.runs import Runs, faults_of_states, lost_writes
 from harness.cluster.scale import Scale
 from harness.cluster.service import Service
 from harness.cluster.stack import Stack
 from harness.finding import Finding
+from harness.registers import History
 from harness.traffic import Seen, Traffic
 from harness.world import World
 
@@ -20,7 +22,7 @@ BEGUN = 2
 CONCURRENCY = 2
 MUST = (
     "no tenant failed or between two revisions, the failure budget unspent, no acknowledged write "
-    "lost, no response except 2xx and 503 with Retry-After"
+    "lost, each post linearizable, no response except 2xx and 503 with Retry-After"
 )
 MUST_RESUME = f"{MUST}, continued within {RESUMED_SECONDS_MAX:g} s"
 Progress = Callable[[str], None]
@@ -35,6 +37,8 @@ class Installation:
         service: The processes.
         runs: Its migration runs.
         traffic: Its clients.
+        posts: The clients that use the same posts.
+        history: What clients have seen of each post.
         world: Its tenants.
         scale: How much is done.
         acknowledged: The acknowledged posts of all scenarios, by tenant.
@@ -44,6 +48,8 @@ class Installation:
     service: Service
     runs: Runs
     traffic: Traffic
+    posts: PostTraffic
+    history: History
     world: World
     scale: Scale
     acknowledged: dict[str, list[str]] = field(default_factory=dict)
@@ -80,6 +86,8 @@ class Tally:
     unavailable: list[float] = field(default_factory=list)
     statuses: Seen = field(default_factory=Seen)
     tenants: int = 0
+    operations: int = 0
+    posts: int = 0
 
 
 def _once(place: Installation, scenario: "Scenario", tally: Tally) -> None:
@@ -87,7 +95,7 @@ def _once(place: Installation, scenario: "Scenario", tally: Tally) -> None:
     runs, tenants = place.runs, place.world.tenants
     seconds = scenario.seconds + scenario.seconds_each * len(place.service.processes)
     runs.add_revision(seconds * place.concurrency / place.scale.tenants)
-    with place.traffic.running() as seen:
+    with place.traffic.running() as seen, place.posts.running():
         run_id = runs.begin()
         runs.await_done(run_id, BEGUN)
         outage = scenario.cause(place)
@@ -102,10 +110,21 @@ def _once(place: Installation, scenario: "Scenario", tally: Tally) -> None:
         place.acknowledged.setdefault(tenant_id, []).extend(titles)
     tally.faults += lost_writes(tenants, place.acknowledged)
     tally.faults += place.traffic.missing(seen.api_keys)
+    _check_history(place, tally)
     tally.statuses.statuses += seen.statuses
     tally.statuses.unanswered += seen.unanswered
     if outage.over_at is not None:
         _note_resumed(tally, outage, outcome.seconds_to_resume(outage.server, outage.over_at), seen)
+
+
+def _check_history(place: Installation, tally: Tally) -> None:
+    """Check what clients have seen of each post, after a last read of each."""
+    place.posts.read_all()
+    changed = place.history.changed
+    tally.posts += len(changed)
+    tally.operations += sum(len(place.history.registers[one]) for one in changed)
+    tally.faults += place.posts.faults + place.history.check()
+    place.posts.faults.clear()
 
 
 def _note_resumed(tally: Tally, outage: Outage, resumed: float | None, seen: Seen) -> None:
@@ -294,6 +313,7 @@ def check(name: str, place: Installation, progress: Progress) -> Finding:
 
 def _found(tally: Tally) -> str:
     parts = [f"{len(tally.faults)} faults", f"{tally.tenants:,} migrations"]
+    parts.append(f"{tally.operations:,} operations on {tally.posts:,} posts")
     if tally.resumed:
         parts.append(f"continued after {_range(tally.resumed)}")
     if tally.unavailable:
