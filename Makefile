@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean
+.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean site
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,7 +86,7 @@ test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inpu
 test-all: test test-slow ## Run the quick and the slow tests, and the small version of `prove`
 	$(MAKE) --no-print-directory prove SHORT=1 PROMISE= PLANT= PROVE=
 
-test-e2e: .venv/.dev ## Walk through the console in Chromium; installs it, when root
+test-e2e: .venv/.dev site ## Walk through the console in Chromium; installs it, when root
 	@if ! $(FIND_CHROMIUM); then \
 		test "$$(id -u)" = 0 || { echo "Needs Chromium: apt-get install chromium" >&2; exit 1; }; \
 		apt-get update -qq && apt-get install -qq --no-install-recommends chromium; fi >/dev/null
@@ -197,6 +197,13 @@ audit: .supply/.tools ## Look up known vulnerabilities of what is locked; status
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http, .env.example and commands.json from the code
 	$(BIN)/python -m tools.reference
 
+# A link or an anchor that leads nowhere fails. `serve` shows it at /docs/manual; a wheel that is built afterwards has it.
+site: .site/.tools ## Build the manual from docs, with its search, in src/tenantry/console/manual
+	@rm -rf src/tenantry/console/manual
+	@.site/tools/bin/sphinx-build -q -n -W --keep-going -b manual -c tools/site -d .site/doctrees . src/tenantry/console/manual
+	@rm -rf src/tenantry/console/manual/_sources
+	@echo src/tenantry/console/manual/index.html
+
 format: .venv/.dev .node/.javascript ## Format the code
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
@@ -228,6 +235,7 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group cluster -c requirements/dev.lock -o requirements/cluster.lock
 	$(COMPILE) --upgrade --group image -o requirements/image.lock
 	$(COMPILE) --upgrade --group recipes -o requirements/recipes.lock
+	$(COMPILE) --upgrade --group site -c requirements/dev.lock -o requirements/site.lock
 
 # Neither is part of .venv: one has the tools that inspect a release, the other only a release.
 .supply/.tools: requirements/supply.lock Makefile | $(UV)
@@ -246,6 +254,11 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(UV) pip sync --quiet --python .image/tools/bin/python --require-hashes requirements/image.lock
 	@touch $@
 
+.site/.tools: requirements/site.lock Makefile | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) .site/tools
+	$(UV) pip sync --quiet --python .site/tools/bin/python --require-hashes requirements/site.lock
+	@touch $@
+
 # Patroni runs as a user without rights, who cannot read a Python below the home folder of root.
 .cluster/.tools: requirements/cluster.lock Makefile | $(UV)
 	$(UV) venv --quiet --clear --python $(firstword $(wildcard /usr/bin/python3) $(PYTHON)) .cluster/tools
@@ -260,7 +273,7 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	@touch $@
 
 clean: ## Remove everything that make has created
-	rm -rf .venv .versions .uv .node .supply .image .cluster .recipes .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .versions .uv .node .supply .image .cluster .recipes .site src/tenantry/console/manual .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements/runtime.lock pyproject.toml | .venv/bin/python

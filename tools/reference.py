@@ -179,6 +179,7 @@ def _endpoints_page() -> str:
         "503 (too many connections), 431 (headers over 16 KiB), 500, 501 (transfer coding), or "
         "505 (HTTP version).",
         _table(("endpoint", "level", "description"), overview),
+        "## Operations",
         *sections,
         "## Types",
         *types.sections(),

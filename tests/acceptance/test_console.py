@@ -9,7 +9,14 @@ import pytest
 
 from tenantry.app import app_over
 from tenantry.console.door import SAFEGUARDS
-from tenantry.console.files import PAGES, PREFIX, VERSION_CHARS, read_files
+from tenantry.console.files import (
+    MANUAL,
+    PAGES,
+    PREFIX,
+    VERSION_CHARS,
+    manual_paths,
+    read_files,
+)
 from tenantry.services import Services
 from testkit import asgi
 from tests.conftest import client_of
@@ -98,6 +105,23 @@ class TestFile:
 
         assert answer.status_code == 404
         assert answer.json()["success"] is False
+
+
+class TestManual:
+    async def test_is_found_where_it_has_been_built(self, stranger: httpx.AsyncClient):
+        """Its address leads to its folder; without a manual, there is nothing."""
+        answer = await ask(stranger, MANUAL)
+
+        if manual_paths():
+            assert (answer.status_code, answer.headers["location"]) == (308, f"{MANUAL}/")
+            assert "script-src 'self'" in answer.headers["content-security-policy"]
+        else:
+            assert answer.status_code == 404
+
+    @pytest.mark.parametrize("path", ["nothing.html", "../door.py", "%2e%2e/door.py", "_static/"])
+    async def test_has_no_other_files(self, stranger: httpx.AsyncClient, path: str):
+        """Only what has been built is sent."""
+        assert (await ask(stranger, f"{MANUAL}/{path}")).status_code == 404
 
 
 class TestPolicy:

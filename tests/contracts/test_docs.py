@@ -134,6 +134,16 @@ class TestPages:
         pages = [page for page in PAGES if "docs" in page.parts and page not in (index, *RECORDS)]
         assert [page.name for page in pages if page not in listed] == []
 
+    def test_each_has_one_place_in_the_manual(self):
+        nav = tomllib.loads(_text(ROOT / "docs" / "nav.toml"))
+        named = [
+            page.rpartition("<")[2].rstrip(">") for one in nav["group"] for page in one["pages"]
+        ]
+        placed = [(ROOT / "docs" / f"{page}.md").resolve() for page in named]
+
+        home = ROOT / "docs" / "README.md"
+        assert sorted(placed) == [page for page in PAGES if page not in (home, *RECORDS)]
+
     def test_readme_shows_three_curls(self):
         assert len(CURL.findall(_text(README))) == 3
 

@@ -7,7 +7,18 @@ door uses neither credentials nor databases.
 
 from starlette.types import Scope, Send
 
-from tenantry.console.files import CONSOLES, FLEET, PAGES, PREFIX, START, File, find, read_files
+from tenantry.console.files import (
+    CONSOLES,
+    FLEET,
+    MANUAL,
+    PAGES,
+    PREFIX,
+    START,
+    File,
+    find,
+    manual_paths,
+    read_files,
+)
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.ids import new_request_id
@@ -56,11 +67,12 @@ class Console:
         self._access_log = access_log
         self._metrics = metrics
         read_files()
+        manual_paths()
 
     async def respond(self, scope: Scope, send: Send) -> bool:
         """Send the response to a request (ASGI), and return True; False if it is not for a file."""
         path = scope["raw_path"].decode("latin-1")
-        if not path.startswith(PREFIX) and path not in PAGES:
+        if not path.startswith((PREFIX, MANUAL)) and path not in PAGES:
             return False
         if self._is_fleet and path in CONSOLES:
             path = FLEET
@@ -71,6 +83,9 @@ class Console:
         began = monotonic_seconds()
         method: str = scope["method"]
         status, headers, body = _answer(file, method, scope["headers"], is_kept=is_kept)
+        if path == MANUAL and method in METHODS:  # links of a page are relative to its folder
+            location = (b"location", f"{MANUAL}/".encode())
+            status, headers, body = 308, [location, *CACHING, _length(b"")], b""
         request_id = new_request_id()
         headers += [*SAFEGUARDS, (b"x-request-id", request_id.encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -3,12 +3,14 @@
 The pages refer to the files below a folder that is named after the content of all of them. So a
 browser keeps them until a release changes them. A browser opens six connections to a server:
 revalidating each file would take longer than everything else.
+
+The manual is what ``make site`` has built. A file of it is read when it is first requested.
 """
 
 import gzip
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -26,6 +28,8 @@ PAGES = {
 }
 FLEET = f"{PREFIX}fleet.html"
 """The page of the console over a fleet of databases: `index.html` with an attribute."""
+MANUAL = "/docs/manual"
+"""Where the manual is; 404 if it has not been built."""
 CONSOLES = (*(path for path, name in PAGES.items() if name == "index.html"), f"{PREFIX}index.html")
 VERSION_CHARS = 16
 VERSIONED = re.compile(rf"{PREFIX}([0-9a-f]{{{VERSION_CHARS}}})/([^/]+)")
@@ -33,8 +37,11 @@ MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
+    ".webp": "image/webp",
 }
+OTHER_MEDIA_TYPE = "text/plain; charset=utf-8"  # of what the manual offers to download
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,24 @@ def read_files() -> Mapping[str, File]:
 
 
 @cache
+def manual_paths() -> Mapping[str, Traversable]:
+    """Return the files of the manual, by the path of the request: none if it has not been built."""
+    folder = files(__package__).joinpath("manual")
+    found = dict(_walk(folder, f"{MANUAL}/")) if folder.is_dir() else {}
+    if not found:
+        return {}
+    index = found[f"{MANUAL}/index.html"]
+    return {**found, MANUAL: index, f"{MANUAL}/": index}
+
+
+@cache
+def read_manual(path: str) -> File:
+    """Return the file of the manual at *path*, which is one of `manual_paths`."""
+    file = manual_paths()[path]
+    return _read(file.name, file.read_bytes())
+
+
+@cache
 def version() -> str:
     """Return the name of the folder, which follows from the content of every file."""
     digest = hashlib.sha256()
@@ -84,9 +109,19 @@ def find(path: str) -> tuple[File | None, bool]:
 
     While a release replaces another, a page can ask for files of the other one: it gets ours.
     """
+    if path in manual_paths():
+        return read_manual(path), False
     if (match := VERSIONED.fullmatch(path)) is None:
         return read_files().get(path), False
     return read_files().get(PREFIX + match[2]), match[1] == version()
+
+
+def _walk(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    for one in folder.iterdir():
+        if one.is_dir():
+            yield from _walk(one, f"{path}{one.name}/")
+        else:
+            yield path + one.name, one
 
 
 def _sorted_files() -> list[Traversable]:
@@ -100,9 +135,9 @@ def _read(name: str, body: bytes) -> File:
     digest = hashlib.sha256(body).hexdigest()[:32]
     # Without a time in it, so that every process sends the same bytes.
     zipped = gzip.compress(body, mtime=0)
-    suffix = name[name.rindex(".") :]
+    media_type = MEDIA_TYPES.get(name[name.rfind(".") :], OTHER_MEDIA_TYPE)
     return File(
-        MEDIA_TYPES[suffix].encode(),
+        media_type.encode(),
         Form(body, f'"{digest}"'.encode()),
         Form(zipped, f'"{digest}-gzip"'.encode(), b"gzip"),
     )

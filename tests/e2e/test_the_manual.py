@@ -1,0 +1,138 @@
+"""The manual, as `make site` builds it and the product serves it at /docs/manual."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, urljoin, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tenantry.console import files
+from tests.e2e.checks import too_wide, violations
+from tests.e2e.conftest import Fleet, Watched
+
+pytestmark = pytest.mark.timeout(120)
+
+BUILT = Path(files.__file__).parent / "manual"
+LCP_MS_MAX = 1000
+STEPS_MAX = 2
+PAGES = (
+    "",
+    "start.html",
+    "howto/deploy.html",
+    "reference/endpoints.html",
+    "decisions/index.html",
+    "search.html?q=restore%20a%20tenant",
+)
+WIDTHS = (390, 820, 1440)
+# What strangers ask, and the page that answers.
+QUESTIONS = (
+    ("how do I restore one tenant from a backup", "howto/restore-one-tenant.html"),
+    ("undo a migration run", "howto/undo-a-run.html"),
+    ("can I use my own Alembic migrations", "howto/bring-your-own-migrations.html"),
+    ("what happens when the migration of one tenant fails", "howto/when-a-tenant-fails.html"),
+    ("connect Claude to my blog", "howto/connect-your-mcp-client.html"),
+    ("how many PostgreSQL connections do I need", "howto/run-on-postgresql.html"),
+    ("I get 429 too many requests", "api-conventions.html"),
+    ("move a customer to another database server", "howto/move-a-tenant.html"),
+    ("generate a TypeScript client", "howto/generate-a-client.html"),
+    ("somebody changed a schema by hand", "howto/find-drift.html"),
+)
+# The largest paint so far, in ms since the navigation.
+LCP = """() => new Promise((resolve) => new PerformanceObserver((list) =>
+  resolve(list.getEntries().at(-1).startTime)
+).observe({ type: "largest-contentful-paint", buffered: true }))"""
+LINKS = "() => [...document.querySelectorAll('a[href]')].map((one) => one.href)"
+
+
+@pytest.fixture(name="manual")
+def _manual(fleet: Fleet) -> str:
+    assert BUILT.is_dir(), "The manual is not built: run `make site`."
+    return f"{fleet.url}/docs/manual/"
+
+
+@pytest.fixture(name="opened", params=["light", "dark"])
+def _opened(request: pytest.FixtureRequest, browser: Browser, manual: str) -> Iterator[Watched]:
+    with browser.new_context(color_scheme=request.param) as context:
+        yield Watched(context.new_page(), manual)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_everybody_can_read_a_page_at_each_width(opened: Watched, manual: str, page: str):
+    for width in WIDTHS:
+        opened.page.set_viewport_size({"width": width, "height": 800})
+        opened.page.goto(manual + page)
+
+        assert not too_wide(opened.page), width
+        assert violations(opened.page) == [], width
+    opened.check()
+
+
+@pytest.mark.parametrize("page", ["", "howto/deploy.html"])
+def test_a_page_from_disk_is_painted_within_a_second(browser: Browser, page: str, manual: str):
+    assert manual
+    with browser.new_context() as context:
+        shown = context.new_page()
+        shown.goto((BUILT / (page or "index.html")).as_uri())
+
+        assert shown.evaluate(LCP) < LCP_MS_MAX
+
+
+def test_the_theme_is_that_of_the_console(watched: Watched, manual: str):
+    watched.page.goto(manual)
+    watched.page.evaluate("localStorage.setItem('tenantry.theme', 'dark')")
+    watched.page.reload()
+    expect(watched.page.locator("body")).to_have_attribute("data-theme", "dark")
+
+    watched.page.locator(".theme-toggle:visible").click()
+    watched.page.wait_for_function(
+        "() => localStorage.getItem('tenantry.theme') !== 'dark'"
+        " && document.body.dataset.theme !== 'dark'"
+    )
+
+
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
+def test_the_search_answers_by_the_first_or_second_hit(
+    watched: Watched, manual: str, question: str, answer: str
+):
+    watched.page.goto(manual)
+    field = watched.page.get_by_label("Search the manual")
+    field.fill(question)
+    field.press("Enter")
+    watched.page.locator(".hit").first.wait_for()
+
+    hits = [one.get_attribute("href") or "" for one in watched.page.locator(".hit").all()]
+    assert answer in [one.partition("#")[0] for one in hits[:2]]
+    watched.check()
+
+
+def test_the_search_works_from_disk(browser: Browser, manual: str):
+    assert manual
+    with browser.new_context() as context:
+        shown = context.new_page()
+        shown.goto(f"{(BUILT / 'search.html').as_uri()}?q={quote('undo a run')}")
+
+        expect(shown.locator(".hit").first).to_have_text("Undo a run")
+
+
+def test_every_page_is_at_most_two_steps_from_the_first(watched: Watched, manual: str):
+    pages = {manual + one.relative_to(BUILT).as_posix() for one in BUILT.rglob("*.html")}
+    reached, last = {f"{manual}index.html"}, {f"{manual}index.html"}
+    for _ in range(STEPS_MAX):
+        found: set[str] = set()
+        for page in last:
+            watched.page.goto(page)
+            found |= {urljoin(page, one).partition("#")[0] for one in watched.page.evaluate(LINKS)}
+        last = (found & pages) - reached
+        reached |= last
+
+    assert {urlsplit(one).path for one in pages - reached} == {"/docs/manual/search.html"}
+
+
+def test_a_printed_page_is_its_text(watched: Watched, manual: str):
+    watched.page.goto(f"{manual}howto/deploy.html")
+    watched.page.emulate_media(media="print")
+
+    expect(watched.page.locator("article")).to_be_visible()
+    expect(watched.page.locator(".sidebar-drawer")).to_be_hidden()
+    expect(watched.page.locator(".related-pages")).to_be_hidden()

@@ -1,0 +1,1 @@
+"""The manual: what ``make site`` builds from ``docs`` with Sphinx, and the product serves."""
