@@ -67,4 +67,5 @@ def _row(number: int) -> dict[str, object]:
         "drift": None,
         "deleted_at": None,
         "is_attached": False,
+        "sealed_url": None,
     }

@@ -10,6 +10,7 @@ from functools import partial
 
 import structlog
 
+from tenantry.access.attached_urls import AttachedUrls
 from tenantry.access.identify import Identifier, Usage
 from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords
@@ -34,7 +35,8 @@ from tenantry.db.urls import sqlite_path
 from tenantry.db.write_fence import check_not_fenced
 from tenantry.fleet.adoption import Adoption
 from tenantry.fleet.approval import Rules
-from tenantry.fleet.attached import ListedFleet, open_servers
+from tenantry.fleet.attached import AttachedFiles, ListedFleet, open_servers
+from tenantry.fleet.attaching import Attaching
 from tenantry.fleet.deletion import Deletion
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.dry_run import Previewer
@@ -67,7 +69,7 @@ from tenantry.settings import Settings
 from tenantry.tenant.audit import LOG, Prune, Retention
 from tenantry.tenant.blog import deleted
 from tenantry.tenant.blog.folding import Folding
-from tenantry.tenant.databases import TenantDatabases
+from tenantry.tenant.databases import ELSEWHERE, Attached, TenantDatabases
 from tenantry.tenant.storage import Storage
 from tenantry.tenant.stream import streams_of
 from tenantry.work.delivery import Deliveries
@@ -103,6 +105,7 @@ class Services:
     deletion: Deletion
     export: Export
     adoption: Adoption
+    attaching: Attaching
     drift: DriftCheck
     copying: Copying
     queue: Queue
@@ -197,7 +200,8 @@ def _operated(settings: Settings, attached: ListedFleet | None) -> _Operated:
         servers = {
             name: open_tenant_server(settings, one) for name, one in settings.servers.items()
         }
-        return _Operated(servers, settings.concurrencies, partial(streams_of, settings), None)
+        each = {**settings.concurrencies, ELSEWHERE: settings.migrate_concurrency}
+        return _Operated(servers, each, partial(streams_of, settings), None)
     servers = open_servers(attached.options, attached.listed)
     each = dict.fromkeys(servers, attached.options.concurrency)
     return _Operated(servers, each, attached.options.streams, attached)
@@ -205,9 +209,11 @@ def _operated(settings: Settings, attached: ListedFleet | None) -> _Operated:
 
 def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operated) -> Services:
     catalog, servers = open_catalog(settings, pace), operated.servers
-    databases = TenantDatabases(servers)
-    passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
+    urls = AttachedUrls(catalog, keys)
+    is_fleet = operated.attached is not None
+    databases = TenantDatabases(servers, None if is_fleet else Attached(urls, AttachedFiles()))
+    passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
     migrator = Migrator(threads, time_limits_of(settings), driver=settings.migration_driver)
@@ -246,6 +252,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operate
         deletion=Deletion(lifecycle=lifecycle, kept=timedelta(days=settings.deleted_days)),
         export=Export(catalog=catalog, databases=databases, connect_seconds=connect_seconds),
         adoption=Adoption(lifecycle=lifecycle),
+        attaching=Attaching(lifecycle=lifecycle, urls=urls, servers=settings.servers),
         drift=copying.drift,
         copying=copying,
         queue=queue,

@@ -41,6 +41,7 @@ TENANT = {
     "failingRunId",
     "driftedAt",
     "labels",
+    "isAttached",
 }
 RUN = {
     "id",

@@ -195,6 +195,7 @@ TENANT: Shape = {
     "failingRunId": maybe(is_guid),
     "driftedAt": maybe(is_instant),
     "labels": is_labels,
+    "isAttached": is_flag,
 }
 CREATED_TENANT: Shape = {**TENANT, "apiKey": is_text, "owner": is_a(TENANT_USER_PROFILE)}
 API_KEY: Shape = {

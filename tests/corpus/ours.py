@@ -9,7 +9,7 @@ from tenantry.migration import dialects
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, RunScripts, TimeLimits
 from tenantry.migration.recorder import Unrecorded, record
-from tenantry.migration.streams import Stream, Streams
+from tenantry.migration.streams import NO_STREAM, Stream, Streams
 from tenantry.tenant.stream import STREAM
 from tests.corpus.plain import imports_forgotten
 
@@ -29,7 +29,8 @@ async def upgrade(
 
     It is a tenant's, unless *own* is `NO_STREAM`: then it is an attached one.
     """
-    streams = Streams(own, Stream("user", ini.parent / "migrations"), "alembic_version")
+    user, is_attached = Stream("user", ini.parent / "migrations"), own is NO_STREAM
+    streams = Streams(own, user, "alembic_version", is_attached=is_attached)
     try:
         migrator = Migrator(threads, LIMITS, driver=driver)
         done = await migrator.migrate(url, RunScripts(streams), run_id=new_id())

@@ -75,6 +75,7 @@ async def issue_key(
 
     Raises:
         BadExpiry: *expires_at* is not in the future.
+        NotServed: The tenant is an attached database.
         TooManyApiKeys: The tenant has `KEYS_PER_TENANT_MAX`.
         TenantNotFound: The tenant was deleted at the same time.
     """
@@ -142,7 +143,7 @@ async def _make_room_for_key(
     ctx: OperationContext, session: CatalogChange, tenant_id: UUID
 ) -> None:
     # The lock: two concurrent requests must not both take the last place.
-    await tenants.lock(session, tenant_id)
+    (await tenants.lock(session, tenant_id)).check_served()
     before = ctx.now - EXPIRED_KEY_KEPT
     await credentials.remove_expired(session, ApiKey, tenant_id, before=before)
     if len(await credentials.keys(session, tenant_id)) >= KEYS_PER_TENANT_MAX:

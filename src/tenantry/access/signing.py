@@ -2,18 +2,18 @@
 
 import contextlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tenantry.catalog import signing_keys
+from tenantry.access.sealing import Seal
+from tenantry.catalog import attached, signing_keys
 from tenantry.catalog.database import Catalog, Unchanged
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
@@ -30,7 +30,6 @@ PUBLISHED_AHEAD = timedelta(seconds=60)
 RELOAD_SECONDS_MIN = 1.0
 # How much the clocks of two machines may differ before a token becomes invalid too early.
 RETIRED_AFTER = timedelta(seconds=60)
-NONCE_BYTES = 12
 KEYS = "signing keys"
 """The key of the cached value."""
 SECRET_FILE_BYTES = 32
@@ -106,12 +105,14 @@ class SigningKeys:
         secret: The secret that the encryption key is derived from.
         old_secret: The previous one, while it is replaced; empty if there is none. It opens
             keys, and seals none.
+
+    Attributes:
+        seal: Encrypts with these secrets.
     """
 
     def __init__(self, catalog: Catalog, secret: str, old_secret: str = "") -> None:
         self._catalog = catalog
-        self._seal = AESGCM(_derive(secret))
-        self._old_seal = AESGCM(_derive(old_secret)) if old_secret else None
+        self.seal = Seal(_derive(secret), _derive(old_secret) if old_secret else None)
         self._reloaded_at = float("-inf")
 
     async def ring(self) -> KeyRing:
@@ -171,27 +172,37 @@ class SigningKeys:
     async def reseal(self, ctx: OperationContext) -> int:
         """Encrypt all keys with the current secret; return how many were under the old one.
 
-        It is one transaction: after it, the old secret opens none of them. A key that the current
-        secret already opens is left as it is, so that a repeated call is harmless.
+        Likewise the URLs of attached databases, which are counted, too. It is one transaction:
+        after it, the old secret opens none of them. What the current secret already opens is left
+        as it is, so that a repeated call is harmless.
 
         Raises:
             NoOldSecretKey: The old secret is not known.
-            WrongSecretKey: A key cannot be decrypted with either secret; nothing is changed.
+            WrongSecretKey: One cannot be decrypted with either secret; nothing is changed.
         """
-        if self._old_seal is None:
+        if not self.seal.has_old:
             raise NoOldSecretKey
         async with self._catalog.change(ctx, "secret.rotate", "signing-keys") as session:
             await signing_keys.lock(session)
             keys = await signing_keys.every(session, limit=RESEALED_MAX)
-            sealed = {
-                key.id: self._sealed(key.id, self._open(key))
-                for key in keys
-                if _opened(self._seal, key) is None
-            }
-            if not sealed:
+            sealed = self._resealed({key.id: key.sealed_private_key for key in keys})
+            urls = self._resealed(await attached.sealed_urls(session))
+            if not sealed and not urls:
                 raise Unchanged
             await signing_keys.reseal(session, sealed)
-        return len(sealed)
+            await attached.reseal(session, urls)
+        return len(sealed) + len(urls)
+
+    def _resealed(self, every: Mapping[UUID, bytes]) -> dict[UUID, bytes]:
+        """Return those of *every* that the old secret opens, sealed with the current one."""
+        found = {one: self.seal.open(sealed, one.bytes) for one, sealed in every.items()}
+        if any(content is None for content, _ in found.values()):
+            raise WrongSecretKey
+        return {
+            one: self.seal.close(content, one.bytes)
+            for one, (content, is_old) in found.items()
+            if is_old and content is not None
+        }
 
     async def retire(self, ctx: OperationContext, *, token_lifetime: timedelta) -> None:
         """Remove the keys of which all tokens have expired."""
@@ -222,8 +233,7 @@ class SigningKeys:
         return SigningKey(key_id, public, self._sealed(key_id, private), ctx.now, signs_from, None)
 
     def _sealed(self, key_id: UUID, private: Ed25519PrivateKey) -> bytes:
-        nonce = os.urandom(NONCE_BYTES)
-        return nonce + self._seal.encrypt(nonce, private.private_bytes_raw(), key_id.bytes)
+        return self.seal.close(private.private_bytes_raw(), key_id.bytes)
 
     async def _read(self, session: CatalogSession) -> KeyRing:
         keys = await signing_keys.every(session)
@@ -241,9 +251,7 @@ class SigningKeys:
         )
 
     def _open(self, key: SigningKey) -> Ed25519PrivateKey:
-        raw = _opened(self._seal, key)
-        if raw is None and self._old_seal is not None:
-            raw = _opened(self._old_seal, key)
+        raw, _ = self.seal.open(key.sealed_private_key, key.id.bytes)
         if raw is None:
             raise WrongSecretKey
         return Ed25519PrivateKey.from_private_bytes(raw)
@@ -301,15 +309,6 @@ def _make_secret_file(path: Path) -> None:
         private.sync_folder(path.parent)  # the catalog that it seals may be on another disk
     finally:
         unfinished.unlink()
-
-
-def _opened(seal: AESGCM, key: SigningKey) -> bytes | None:
-    """Return the private half of *key*; None if it was sealed with another secret."""
-    sealed = key.sealed_private_key
-    try:
-        return seal.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], key.id.bytes)
-    except InvalidTag:
-        return None
 
 
 def _derive(secret: str) -> bytes:

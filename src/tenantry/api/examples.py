@@ -39,6 +39,7 @@ _BY_NAME: Mapping[str, Any] = {
     "head": "0001",
     "heldBecause": "No process has the files of its plan.",
     "host": "127.0.0.1:8000",
+    "isAttached": False,
     "keepDays": 30,
     "keepLast": 3,
     "key": "blog",

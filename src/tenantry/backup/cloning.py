@@ -88,12 +88,14 @@ async def clone(
     later.
 
     Raises:
+        NotServed: *source* is an attached database.
         TenantNameInUse, BadText: The name cannot be used.
         UnknownServer, WrongEngine: The server cannot be used.
         AnonymisationFailed, CopyDiffers: The clone was removed.
         DatabaseUnavailable: A database cannot be reached.
         ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
     """
+    source.check_served()
     url = copying.databases.server(source.server_name).url(source.database_name)
     server_name = loading.server_of_engine(
         copying, dumps.engine_of(url), server_name or source.server_name

@@ -95,6 +95,8 @@ async def _databases(copying: Copying) -> AsyncIterator[_Database]:
     page = await tenants.after(copying.catalog, None, limit=TENANTS_READ)
     while page:
         for tenant in page:
+            if tenant.is_attached:
+                continue
             url = copying.databases.server(tenant.server_name).url(tenant.database_name)
             if dumps.engine_of(url) == POSTGRESQL:
                 yield _Database(tenant.name, url, tenant.id)

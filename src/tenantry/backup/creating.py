@@ -56,6 +56,7 @@ async def back_up(
     That of the catalog has tenants, credentials, admins, runs and the audit log.
 
     Raises:
+        NotServed: It is an attached database.
         DatabaseUnavailable: Its database cannot be read.
         ToolMissing, ToolTooOld, ToolFailed: See `db.postgres.tools`.
         OSError: The archive cannot be written.
@@ -65,6 +66,7 @@ async def back_up(
     if tenant is None:
         url, record = copying.catalog_url, CatalogRecord()
     else:
+        tenant.check_served()
         url = copying.databases.server(tenant.server_name).url(tenant.database_name)
         record = await records.read(copying.catalog, tenant)
     header = Header(

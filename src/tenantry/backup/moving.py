@@ -332,6 +332,7 @@ async def _prepared(
 
 
 async def _inspect(copying: Copying, tenant: Tenant, server_name: str, way: Way) -> str | None:
+    tenant.check_served()
     check_servers(copying, tenant.server_name, server_name)
     source, target = (copying.databases.server(name) for name in (tenant.server_name, server_name))
     urls = source.url(tenant.database_name), target.url_before(tenant.database_name)

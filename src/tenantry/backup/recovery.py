@@ -121,6 +121,7 @@ async def every_tenant(
 ) -> list[Tenant]:
     """Return every listed tenant, in the order of creation; with *where*, those that it selects.
 
+    Attached databases are left out.
     A tenant that is deleted at the same time does not hide another one, as it would with pages.
 
     Raises:
@@ -129,7 +130,7 @@ async def every_tenant(
     found: list[Tenant] = []
     last: UUID | None = None
     while some := await tenants.after(copying.catalog, last, limit=page_size, where=where):
-        found += some
+        found += [one for one in some if not one.is_attached]
         last = some[-1].id
     return found
 

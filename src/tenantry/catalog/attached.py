@@ -1,7 +1,8 @@
-"""Attached databases: those of a fleet that are migrated, and have no tables of Tenantry.
+"""Attached databases, which are migrated, and have no tables of Tenantry.
 
-Each is a row of `tenant`. The list that a command reads says which there are: a database that is
-new in it is added, and one that has left it is kept and becomes inactive, so no run migrates it.
+Each is a row of `tenant`. In the state of a fleet, the list that a command reads says which there
+are: a database that is new in it is added, and one that has left it is kept and becomes inactive,
+so no run migrates it. In the catalog of a service each is added by itself, with its URL, sealed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +14,18 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog import audit
-from tenantry.catalog.database import Catalog
-from tenantry.catalog.session import CatalogSession, RowId
+from tenantry.catalog.database import Catalog, CatalogChange
+from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import (
     NAME_CHARS_MAX,
     DatabaseInUse,
+    Tenant,
     TenantNameInUse,
     TenantState,
     by_id,
 )
-from tenantry.db.statements import Statement, columns_of
+from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
@@ -41,6 +43,10 @@ class BadList(Invalid):
 
 class NotAFleet(Conflict):
     """This is the catalog of a Tenantry service, and no state of a fleet: set another --state."""
+
+
+class NotAttached(Conflict):
+    """The tenant is not an attached database: suspend it, and delete it instead."""
 
 
 class StateOfFleet(Conflict):
@@ -89,26 +95,51 @@ class _Row(msgspec.Struct, frozen=True):
     is_active: bool
     is_attached: bool
     labels: dict[str, str]
+    sealed_url: bytes | None = None
+
+
+class SealedUrl(msgspec.Struct, frozen=True):
+    """The URL of an attached database of a service, sealed for the id of the tenant."""
+
+    id: UUID
+    sealed_url: bytes
 
 
 _CONFLICTS: dict[str, type[Conflict]] = {
     "uq_tenant_canonical_name": TenantNameInUse,
     "uq_tenant_database_name_server_name": DatabaseInUse,
 }
+_has_url = tenant.c.sealed_url.is_not(None)
 _EVERY = Statement(sa.select(*columns_of(tenant, _Row)), _Row)
-_SOME = Statement(sa.select(tenant.c.id).where(tenant.c.is_attached).limit(1), RowId)
+_SOME = Statement(sa.select(tenant.c.id).where(tenant.c.is_attached, ~_has_url).limit(1), RowId)
+_sealed = sa.select(*columns_of(tenant, SealedUrl)).where(tenant.c.is_attached, _has_url)
+_SEALED = Statement(_sealed, SealedUrl)
+_FIND_SEALED = Statement(
+    _sealed.where(
+        tenant.c.server_name == sa.bindparam("server_name"),
+        tenant.c.database_name == sa.bindparam("database_name"),
+    ),
+    SealedUrl,
+)
+_RESEAL = Statement[Any](
+    sa.update(tenant).values(sealed_url=sa.bindparam("sealed_url")).where(by_id)
+)
+_DETACH = Statement(
+    sa.delete(tenant).where(by_id, tenant.c.is_attached).returning(tenant.c.id), RowId
+)
 _LISTED = ("name", "canonical_name", "database_name", "server_name", "labels", "is_active")
 _values = {name: sa.bindparam(name, type_=tenant.c[name].type) for name in _LISTED}
-_ADD = Statement[Any](
-    sa.insert(tenant).values(
-        id=sa.bindparam("id", type_=sa.Uuid),
-        created_at=sa.bindparam("created_at", type_=tenant.c.created_at.type),
-        modules=sa.bindparam("modules", type_=tenant.c.modules.type),
-        state=TenantState.READY.value,
-        is_attached=True,
-        **_values,
-    ),
-    conflicts=_CONFLICTS,
+_add = sa.insert(tenant).values(
+    id=sa.bindparam("id", type_=sa.Uuid),
+    created_at=sa.bindparam("created_at", type_=tenant.c.created_at.type),
+    modules=sa.bindparam("modules", type_=tenant.c.modules.type),
+    state=TenantState.READY.value,
+    is_attached=True,
+    **_values,
+)
+_ADD = Statement[Any](_add, conflicts=_CONFLICTS)
+_ADD_SEALED = Statement[Any](
+    _add.values(parameters("sealed_url", "schema_revision")), conflicts=_CONFLICTS
 )
 # In two steps, because two databases can have exchanged their names or their URLs.
 _FREE = Statement[Any](
@@ -127,6 +158,57 @@ async def check_no_fleet(session: CatalogSession) -> None:
     """
     if await session.fetch_one(_SOME) is not None:
         raise StateOfFleet
+
+
+async def add_sealed(session: CatalogChange, added: Tenant, sealed_url: bytes) -> None:
+    """Insert an attached database of a service.
+
+    Raises:
+        TenantNameInUse, DatabaseInUse: Another tenant has the name, or is this database.
+    """
+    await session.execute(
+        _ADD_SEALED,
+        id=added.id,
+        name=added.name,
+        canonical_name=canonical(added.name),
+        database_name=added.database_name,
+        server_name=added.server_name,
+        is_active=added.is_active,
+        labels=added.labels,
+        modules=added.modules,
+        created_at=added.created_at,
+        schema_revision=added.schema_revision,
+        sealed_url=sealed_url,
+    )
+
+
+async def detach(session: CatalogChange, tenant_id: UUID) -> None:
+    """Forget an attached database; nothing is changed in it.
+
+    Raises:
+        NotAttached: The tenant is no attached database, or was detached at the same time.
+    """
+    await fetch_or_raise(session, _DETACH, NotAttached, tenant=tenant_id)
+
+
+async def find_sealed(
+    session: CatalogSession, *, server_name: str, database_name: str
+) -> SealedUrl | None:
+    """Return the URL of an attached database of a service, if there is one of this name."""
+    return await session.fetch_one(
+        _FIND_SEALED, server_name=server_name, database_name=database_name
+    )
+
+
+async def sealed_urls(session: CatalogSession) -> dict[UUID, bytes]:
+    """Return the URLs of all attached databases of a service, by the ids of the tenants."""
+    return {one.id: one.sealed_url for one in await session.fetch_all(_SEALED)}
+
+
+async def reseal(session: CatalogChange, sealed: Mapping[UUID, bytes]) -> None:
+    """Replace the sealed URLs of attached databases."""
+    rows = [{"tenant": one, "sealed_url": sealed[one]} for one in sorted(sealed)]
+    await session.execute_many(_RESEAL, rows)
 
 
 async def attach(catalog: Catalog, ctx: OperationContext, listed: Sequence[Listed]) -> ListChanges:
@@ -151,7 +233,7 @@ async def _attach(
     session: CatalogSession, ctx: OperationContext, listed: Sequence[Listed]
 ) -> ListChanges:
     known = await session.fetch_all(_EVERY)
-    if not all(one.is_attached for one in known):
+    if not all(one.is_attached and one.sealed_url is None for one in known):
         raise NotAFleet
     rows = {row.id: row for row in _matched(known, listed)}
     before = {row.id: row for row in known}

@@ -130,6 +130,7 @@ _to_back_up = (
     .select_from(tenant.outerjoin(_queued, _queued.c.tenant_id == tenant.c.id))
     .where(
         is_ready,
+        ~tenant.c.is_attached,
         sa.or_(_ids.is_(None), is_listed(tenant.c.id, _ids)),
         _queued.c.tenant_id.is_(None),
     )
@@ -140,6 +141,7 @@ _to_move = (
     sa.select(*columns_of(tenant, Queued))
     .where(
         is_ready,
+        ~tenant.c.is_attached,
         tenant.c.server_name != sa.bindparam("to_server", type_=sa.String),
         ~sa.exists().where(
             _is_move,

@@ -68,9 +68,11 @@ tenant = sa.Table(
     # When its schema was found to differ from that of its revision, and how: see `catalog.drift`.
     sa.Column("drifted_at", Instant, nullable=True),
     sa.Column("drift", Records, nullable=True),
-    # A database of a fleet, which has no tables of Tenantry: its name is its URL without secrets.
-    # It is active while it is in the list. See `catalog.attached`.
+    # An attached database has no tables of Tenantry: its name is its URL without secrets. One of a
+    # fleet is active while it is in the list; that of one of a service is stored, encrypted. See
+    # `catalog.attached`.
     sa.Column("is_attached", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("sealed_url", sa.LargeBinary, nullable=True),
     # Set in the state `deleted`.
     sa.Column("deleted_at", Instant, nullable=True),
     sa.UniqueConstraint("canonical_name"),

@@ -35,6 +35,10 @@ class DatabaseInUse(Conflict):
     """Another tenant has a database of this name."""
 
 
+class NotServed(NotFound):
+    """An attached database has no users, posts and keys, and is copied with its own tools alone."""
+
+
 class TenantNotFound(NotFound):
     """There is no such tenant."""
 
@@ -68,6 +72,8 @@ class Tenant(msgspec.Struct, frozen=True):
         labels: Its labels, by which it can be selected, by their keys; at most 20.
         drifted_at: When its schema was found to differ from that of its revision; None if it was
             not.
+        is_attached: Whether it is an attached database: without users, posts and API keys, and
+            without tables of Tenantry. It is migrated, and not copied.
     """
 
     id: UUID
@@ -86,6 +92,16 @@ class Tenant(msgspec.Struct, frozen=True):
     drifted_at: datetime | None = None
     deleted_at: datetime | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    is_attached: bool = False
+
+    def check_served(self) -> None:
+        """Check that it is not an attached database.
+
+        Raises:
+            NotServed: It is one.
+        """
+        if self.is_attached:
+            raise NotServed
 
 
 class _Database(msgspec.Struct, frozen=True):
@@ -115,7 +131,7 @@ def updating(*conditions: sa.ColumnElement[bool], **values: object) -> Statement
 
 _DATABASES = Statement(
     sa.select(tenant.c.database_name).where(
-        tenant.c.server_name == sa.bindparam("server"), is_ready
+        tenant.c.server_name == sa.bindparam("server"), is_ready, ~tenant.c.is_attached
     ),
     _Database,
 )
@@ -206,7 +222,7 @@ async def add(
         owner_email=None if owner_email is None else canonical(owner_email),
         canonical_name=canonical(added.name),
         drift=None,
-        is_attached=False,
+        sealed_url=None,
         **msgspec.structs.asdict(added),
     )
 
@@ -267,7 +283,7 @@ def _after(where: str | None) -> Statement[Tenant]:
 
 
 async def database_names(session: CatalogSession, *, server_name: str) -> set[str]:
-    """Return the names of the databases of all ready tenants on a server."""
+    """Return the names of the databases of all ready tenants on a server, without attached ones."""
     return {one.database_name for one in await session.fetch_all(_DATABASES, server=server_name)}
 
 

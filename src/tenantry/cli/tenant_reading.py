@@ -122,6 +122,7 @@ def show_tenant(tenant: Tenant, *, as_json: bool) -> None:
 
 
 def _state(tenant: Tenant) -> str:
+    attached = "attached, " if tenant.is_attached else ""
     if not tenant.is_active:
-        return "suspended"
-    return "read-only" if tenant.is_read_only else "active"
+        return f"{attached}suspended"
+    return f"{attached}{'read-only' if tenant.is_read_only else 'active'}"

@@ -9,6 +9,7 @@ from tenantry.catalog import tenants
 from tenantry.catalog.labels import labels_after
 from tenantry.cli import (
     adoption,
+    attaching,
     cloning,
     deletion,
     labels,
@@ -32,6 +33,8 @@ from tenantry.tenant.modules import ALL_KEYS
 
 group = new_group("Manage tenants.", reading=tenant_reading.group)
 group.command("adopt")(adoption.adopt)
+group.command("attach")(attaching.attach)
+group.command("detach")(attaching.detach)
 group.command("undelete")(deletion.undelete)
 group.command("purge")(deletion.purge)
 group.command("clone")(cloning.clone)

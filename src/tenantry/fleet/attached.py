@@ -99,7 +99,7 @@ class FleetOptions:
     def streams(self) -> Streams:
         """Return the streams of the databases: that of the Alembic directory, as it is now."""
         user = Stream(USER, self.migrations, self.naming_convention)
-        return Streams(NO_STREAM, user, self.version_table, has_log=self.has_log)
+        return Streams(NO_STREAM, user, self.version_table, has_log=self.has_log, is_attached=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,12 +153,12 @@ class _AttachedServer(PostgresServer):
         raise NotOpened
 
 
-class _AttachedFiles(SqliteFolder):
+class AttachedFiles(SqliteFolder):
     """SQLite files anywhere: an error is of one file, and not of all."""
 
-    def __init__(self, urls: Mapping[str, str]) -> None:
+    def __init__(self, urls: Mapping[str, str] | None = None) -> None:
         super().__init__(Path(), Budget(1), synchronous="FULL")
-        self._urls = urls
+        self._urls = urls or {}
         self._folders: dict[str, Path] = {}
 
     def url(self, name: str) -> str:
@@ -268,7 +268,7 @@ def open_servers(options: FleetOptions, listed: Sequence[Listed]) -> dict[str, S
         raise BadList(f"The databases of a list can be on at most {SERVERS_MAX} servers.")
     seconds = options.limits.connect_seconds
     return {
-        name: _AttachedFiles(some)
+        name: AttachedFiles(some)
         if name == FILES
         else _AttachedServer(some, timeout_seconds=seconds)
         for name, some in urls.items()

@@ -36,6 +36,10 @@ _LOGGED = ("name", "database_name", "server_name")
 _log = structlog.get_logger(__name__)
 
 
+class DetachInstead(Conflict):
+    """An attached database is never deleted: `tenantry tenant detach` forgets it, as it is."""
+
+
 class WrongName(Invalid):
     """`name` must be the exact name of the tenant."""
 
@@ -68,11 +72,14 @@ class Deletion:
             Until when it can be undeleted; None if it was removed at once.
 
         Raises:
+            DetachInstead: It is an attached database.
             WrongName: *name* is not its exact name.
             TenantActive: It must be suspended first.
             ResourceChanged: The tenant is not what is *expected*.
             DatabaseNotDropped: It was to be removed at once. Any process drops its database later.
         """
+        if tenant.is_attached:
+            raise DetachInstead
         if name != tenant.name:
             raise WrongName
         if not self.kept:

@@ -7,7 +7,7 @@ applied, and which is dropped again. Only tenants at the head are compared.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from tenantry.catalog import drift, tenants
@@ -15,14 +15,16 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.copying.schema_listing import Difference, differences
 from tenantry.db.outage_errors import ServerAway, is_outage
+from tenantry.db.urls import sqlite_path
 from tenantry.fleet.templates import Templates
 from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Unavailable
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.schema_state import Schema
 from tenantry.migration.statements import SchemaMoved
 from tenantry.migration.streams import Streams
-from tenantry.tenant.databases import TenantDatabases
+from tenantry.tenant.databases import ELSEWHERE, TenantDatabases
 
 TENANTS_READ = 200
 """Tenants that are read from the catalog, and whose results are stored, at a time."""
@@ -31,6 +33,18 @@ UNREADABLE_MAX = 100
 NOTE_NAMES_MAX = 5
 """How many of them are named in the note of a job."""
 NOTE_CHARS_MAX = 1_000
+
+
+class NoServerToCompare(Unavailable):
+    """To compare it, add its server to TENANTRY_TENANT_SERVERS, and attach the database again."""
+
+
+class _Kind(NamedTuple):
+    """Tenants with the same schema: those on a server, or the attached databases on it."""
+
+    server_name: str
+    is_attached: bool
+
 
 Expected: TypeAlias = Schema | Exception
 """The schema that all revisions define on a server, or why it could not be read."""
@@ -120,15 +134,15 @@ class DriftCheck:
         """
         streams = self.streams()
         head = await asyncio.to_thread(lambda: str(streams.head))
-        expected: dict[str, Expected] = {}
+        expected: dict[_Kind, Expected] = {}
         page = [only] if only else await self._after(None, where)
         while page:
             # An attached database that has left the list has no URL.
             some = [one for one in page if one.is_active or not streams.is_attached]
             at_head = [one for one in some if one.schema_revision == head]
             report.not_at_head += len(some) - len(at_head)
-            for name in {one.server_name for one in at_head} - expected.keys():
-                expected[name] = await self._expected(ctx, name, streams)
+            for kind in set(map(_kind_of, at_head)) - expected.keys():
+                expected[kind] = await self._expected(ctx, kind, streams)
             found = await self._compare(report, at_head, streams, expected)
             await drift.store(self.catalog, found, at=ctx.now)
             page = [] if only else await self._after(page[-1].id, where)
@@ -136,11 +150,10 @@ class DriftCheck:
     async def _after(self, after: UUID | None, where: str | None) -> list[Tenant]:
         return await tenants.after(self.catalog, after, limit=TENANTS_READ, where=where)
 
-    async def _expected(
-        self, ctx: OperationContext, server_name: str, streams: Streams
-    ) -> Expected:
+    async def _expected(self, ctx: OperationContext, kind: _Kind, streams: Streams) -> Expected:
         try:
-            return await self.templates.read_schema(ctx, server_name, streams=streams)
+            streams = streams.of(is_attached=kind.is_attached)
+            return await self.templates.read_schema(ctx, kind.server_name, streams=streams)
         except Exception as error:  # noqa: BLE001 - the tenants of other servers are compared
             return error
 
@@ -149,17 +162,19 @@ class DriftCheck:
         report: DriftReport,
         at_head: Sequence[Tenant],
         streams: Streams,
-        expected: dict[str, Expected],
+        expected: dict[_Kind, Expected],
     ) -> list[tuple[Tenant, list[Difference]]]:
         found: list[tuple[Tenant, list[Difference]]] = []
         todo = iter(at_head)
 
         async def compare_each() -> None:
             for tenant in todo:
-                name = tenant.server_name
-                compared = await self._differences(tenant, streams, expected[name])
-                if compared is not expected[name] and await self._is_away(name, compared):
-                    expected[name] = ServerAway()  # its other tenants do not wait for it
+                kind = _kind_of(tenant)
+                compared = await self._differences(tenant, streams, expected[kind])
+                if compared is not expected[kind] and await self._is_away(
+                    tenant.server_name, compared
+                ):
+                    expected[kind] = ServerAway()  # its other tenants do not wait for it
                 report.add(tenant, compared)
                 if isinstance(compared, list):
                     found.append((tenant, compared))
@@ -184,10 +199,17 @@ class DriftCheck:
         if isinstance(expected, Exception):
             return expected
         try:
-            url = self.databases.server(tenant.server_name).url(tenant.database_name)
-            schema = await self.migrator.read_schema(url, streams)
+            place = await self.databases.place_of(tenant)
+            if tenant.server_name == ELSEWHERE and sqlite_path(place.url) is None:
+                return NoServerToCompare()
+            streams = streams.of(is_attached=place.is_attached)
+            schema = await self.migrator.read_schema(place.url, streams)
         except Exception as error:  # noqa: BLE001 - the others are compared
             return error
         if schema.revision != expected.revision:
             return SchemaMoved()
         return await asyncio.to_thread(differences, expected.objects, schema.objects)
+
+
+def _kind_of(tenant: Tenant) -> _Kind:
+    return _Kind(tenant.server_name, tenant.is_attached)

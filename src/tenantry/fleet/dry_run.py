@@ -170,8 +170,9 @@ class Previewer:
         self, tenant: Selected, scripts: RunScripts, *, rehearse: bool
     ) -> Inspection | Exception:
         try:
-            url = self.databases.server(tenant.server_name).url(tenant.database_name)
-            return await self.migrator.inspect(url, scripts, rehearses=rehearse)
+            place = await self.databases.place_of(tenant)
+            scripts = scripts.of(is_attached=place.is_attached)
+            return await self.migrator.inspect(place.url, scripts, rehearses=rehearse)
         except Exception as error:  # noqa: BLE001 - one bad tenant must not hide the others
             return error
 

@@ -108,6 +108,7 @@ class Export:
         a killed export has left beside it is removed.
 
         Raises:
+            NotServed: It is an attached database.
             ExportFolderExists: The folder exists.
             ExportFailed: The files cannot be written.
             DatabaseUnavailable: The database cannot be read.
@@ -126,6 +127,7 @@ class Export:
         """Yield a ZIP file with the files that `write` makes; empty chunks while it waits.
 
         Raises:
+            NotServed: It is an attached database.
             TooManyExports: `DOWNLOADS_MAX` are in work.
             ExportInterrupted: It takes longer than `DOWNLOAD_SECONDS_MAX`.
             DatabaseUnavailable: The database cannot be read.
@@ -144,6 +146,7 @@ class Export:
                     yield chunk
 
     async def _record(self, ctx: OperationContext, tenant: Tenant, row_format: RowFormat) -> None:
+        tenant.check_served()
         await audit.LOG.add(
             self.catalog,
             ctx,

@@ -144,6 +144,7 @@ class Lifecycle:
 
         Raises:
             BadText, UnknownModule, BadSizeLimit, BadLabels: A rule is broken.
+            NotServed: It is an attached database, which has no modules and no limits.
             TenantNameInUse: The name is taken.
             ActivationFailed: It could not be migrated to the head, and nothing was changed.
             TenantNotFound: It was deleted in the meantime.
@@ -152,6 +153,8 @@ class Lifecycle:
         if name is not None:
             checked_name(name)
         _check_size_limit(size_bytes_max)
+        if (module_keys, requests_per_minute, size_bytes_max) != (None, None, None):
+            tenant.check_served()
         keys = None if module_keys is None else modules.checked_keys(module_keys)
         labels = None if labels is None else checked_labels(labels)
         check(expected, tenant)
@@ -190,8 +193,9 @@ class Lifecycle:
         Raises:
             Exception: It cannot be migrated.
         """
-        url = self.databases.server(tenant.server_name).url(tenant.database_name)
-        migrated = await self._migrate(url, RunScripts(self.streams()))
+        place = await self.databases.place_of(tenant)
+        scripts = RunScripts(self.streams()).of(is_attached=place.is_attached)
+        migrated = await self._migrate(place.url, scripts)
         await tenants.set_revision(self.catalog, tenant.id, str(migrated.revision))
 
     async def create_database(

@@ -39,7 +39,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Streams
 from tenantry.migration.undo import MovedOn
-from tenantry.tenant.databases import TenantDatabases
+from tenantry.tenant.databases import Place, TenantDatabases
 from tenantry.work.heartbeat import Heartbeat
 
 PROGRAM = f"{socket.gethostname()}, process {os.getpid()}, release {VERSION}"
@@ -238,9 +238,10 @@ class Worker:
                 return Returned(item, may_have_started=not is_first)
             state: SchemaState | None = None
             try:
+                place = await self._place(item)
                 state = await self._migrator.migrate(
-                    self._url(item),
-                    claimed.run.scripts,
+                    place.url,
+                    claimed.run.scripts.of(is_attached=place.is_attached),
                     run_id=item.run_id,
                     is_first=is_first,
                     planned_from=planned_from,
@@ -278,10 +279,12 @@ class Worker:
             return outcomes.not_attempted(item, stop_reason)
         started_at = utc_now()
         try:
+            place = await self._databases.place_of(item)
+            scripts = run.scripts.of(is_attached=place.is_attached)
             found = await self._migrator.read_state(
-                self._url(item), run.scripts.streams, run_id=item.run_id, undo=run.scripts.undo
+                place.url, scripts.streams, run_id=item.run_id, undo=scripts.undo
             )
-            is_done = bool(found.applied) and await asyncio.to_thread(run.scripts.is_done, found)
+            is_done = bool(found.applied) and await asyncio.to_thread(scripts.is_done, found)
         except Exception:  # noqa: BLE001 - the outcome is then that it was not attempted
             _log.info("tenant not inspected", tenant=str(item.tenant_id), exc_info=True)
             return outcomes.not_attempted(item, stop_reason)
@@ -316,8 +319,15 @@ class Worker:
         except DatabaseUnavailable as error:
             _log.warning("server not announced", server=server_name, cause=explain(error))
 
-    def _url(self, item: RunTenant) -> str:
-        return self._databases.server(item.server_name).url(item.database_name)
+    async def _place(self, item: RunTenant) -> Place:
+        """Return where a database is; wait for the catalog, which has the URLs of attached ones."""
+        while True:
+            try:
+                return await self._databases.place_of(item)
+            except DatabaseUnavailable:
+                if self._in_flight.is_stopping:
+                    raise
+            await asyncio.sleep(POLL_SECONDS)
 
     def _outcomes_written(self, recorded: Recorded) -> None:
         self._follow_up(recorded)

@@ -38,16 +38,18 @@ class Execution(ABC):
 
     Args:
         user_table: The version table of the user's stream; None without such a stream.
-        is_attached: Whether the database has only the user's stream: see `streams.attached`.
+        attached_at: Of an attached database, which has only the user's stream: the revision of
+            Tenantry's stream at which it counts, `BASE` in a fleet. None of any other one.
 
     Attributes:
         guard: Watches the revisions, and raises an error after `stop`.
     """
 
-    def __init__(self, user_table: str | None, *, is_attached: bool) -> None:
+    def __init__(self, user_table: str | None, *, attached_at: str | None) -> None:
         self.guard = Guard()
         self._user_table = user_table
-        self._is_attached = is_attached
+        self._attached_at = attached_at
+        self._is_attached = attached_at is not None
         self._raw: Any = None
         # What an upgrade keeps from one revision to the next: see `live.LiveContext`.
         self._types: dict[str, set[tuple[str | None, str]]] = {}
@@ -114,7 +116,7 @@ class Execution(ABC):
                 error = missing
             else:
                 has_user = self._user_table is not None
-                return schema_state.state_in(rows, has_user=has_user, is_attached=self._is_attached)
+                return schema_state.state_in(rows, has_user=has_user, attached_at=self._attached_at)
         raise NoVersion from error
 
     def read_schema(self) -> Schema:

@@ -48,12 +48,12 @@ class PostgresExecution(Execution):
         url: str,
         *,
         user_table: str | None,
-        is_attached: bool = False,
+        attached_at: str | None = None,
         driver: str,
         dialects: live.SharedDialects,
         timeout_seconds: float,
     ) -> None:
-        super().__init__(user_table, is_attached=is_attached)
+        super().__init__(user_table, attached_at=attached_at)
         self._url = url
         self._driver = driver
         self._dialects = dialects

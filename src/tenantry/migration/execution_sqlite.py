@@ -39,9 +39,9 @@ class SqliteExecution(Execution):
     """Executes scripts on one SQLite file; waits *lock_ms* for another writer of it."""
 
     def __init__(
-        self, path: Path, *, user_table: str | None, is_attached: bool = False, lock_ms: int
+        self, path: Path, *, user_table: str | None, attached_at: str | None = None, lock_ms: int
     ) -> None:
-        super().__init__(user_table, is_attached=is_attached)
+        super().__init__(user_table, attached_at=attached_at)
         self._path = path
         self._lock_ms = lock_ms
         self._file: OpenFile | None = None

@@ -183,8 +183,7 @@ class LockRetries:
         if state.applied and self._scripts.undo is not None:
             return  # `SchemaState.is_newest`: nothing else has migrated it since it was begun
         if state.applied:
-            is_attached = self._scripts.streams.is_attached
-            planned_from = SchemaRevision.parse(self._planned_from, is_attached=is_attached)
+            planned_from = self._scripts.streams.parse(self._planned_from)
             planned = self._scripts.pending(planned_from)
             # After an interruption between branches, Alembic can go on in another order.
             if {*state.applied, *self._scripts.pending(state.revision)} == {*planned}:

@@ -266,17 +266,18 @@ class Migrator:
 
     def _execution(self, url: str, streams: Streams) -> Execution:
         user_table = streams.user_table if streams.user else None
-        path, is_attached = sqlite_path(url), streams.is_attached
+        path = sqlite_path(url)
+        attached_at = streams.own.head if streams.is_attached else None
         if path is not None:
             return SqliteExecution(
-                path, user_table=user_table, is_attached=is_attached, lock_ms=self._limits.lock_ms
+                path, user_table=user_table, attached_at=attached_at, lock_ms=self._limits.lock_ms
             )
         from tenantry.migration import execution_postgres  # noqa: PLC0415 - psycopg is slow to import
 
         return execution_postgres.PostgresExecution(
             url,
             user_table=user_table,
-            is_attached=is_attached,
+            attached_at=attached_at,
             driver=self._driver,
             dialects=self._dialects,
             timeout_seconds=self._limits.connect_seconds,

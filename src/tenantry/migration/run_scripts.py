@@ -1,5 +1,6 @@
 """The scripts of one run."""
 
+import copy
 import threading
 from collections.abc import Collection, Mapping
 from itertools import islice
@@ -46,6 +47,23 @@ class RunScripts:
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...]], Script] = {}
         self._examined: dict[tuple[sa.Dialect, Revision], tuple[Recording, str | None]] = {}
         self._signature: Signature | None = None
+        self._of_attached: RunScripts | None = None
+
+    def of(self, *, is_attached: bool) -> "RunScripts":
+        """Return the scripts of the run for attached databases, or for the others.
+
+        Both have what was read and recorded, and the lock, in common.
+
+        Raises:
+            NoProject: There is no stream that attached databases follow.
+        """
+        streams = self.streams.of(is_attached=is_attached)
+        if streams is self.streams:
+            return self
+        if self._of_attached is None:
+            self._of_attached = copy.copy(self)
+            vars(self._of_attached).update(streams=streams, expected=None, _scripts={})
+        return self._of_attached
 
     def head(self) -> SchemaRevision:
         """Return the revision at which every database should be.

@@ -80,7 +80,7 @@ class SchemaRevision:
     """The revision of a database in Tenantry's own stream, and in the user's, if there is one.
 
     Between two branches, the user's are several, with `AND` between them. Of an attached database,
-    *own* is `BASE`: it has the user's stream alone.
+    *own* is the head of Tenantry's stream, of which nothing applies to it; in a fleet `BASE`.
     """
 
     own: str
@@ -92,15 +92,15 @@ class SchemaRevision:
         return tuple(self.user.split(AND)) if self.user else ()
 
     def __str__(self) -> str:
-        """Return it as displayed: ``own``, or ``own/user``; ``user`` of an attached database."""
+        """Return it as displayed: ``own``, or ``own/user``; ``user`` of a database of a fleet."""
         if self.user is None:
             return self.own
         return f"{self.own}/{self.user}" if self.own else self.user or BASE_SHOWN
 
     @classmethod
-    def parse(cls, text: str, *, is_attached: bool = False) -> "SchemaRevision":
-        """Return the revision that is displayed as *text*."""
-        if is_attached:
+    def parse(cls, text: str, *, is_alone: bool = False) -> "SchemaRevision":
+        """Return the revision displayed as *text*; with *is_alone*, that of the user's stream."""
+        if is_alone:
             return cls(BASE, BASE if text == BASE_SHOWN else text)
         own, slash, user = text.partition("/")
         return cls(own, user if slash else None)
@@ -256,18 +256,21 @@ def user_version_table(name: str) -> sa.Table:
 
 
 def state_in(
-    rows: Sequence[tuple[str, int, str, str]], *, has_user: bool, is_attached: bool = False
+    rows: Sequence[tuple[str, int, str, str]], *, has_user: bool, attached_at: str | None = None
 ) -> SchemaState:
     """Return the state that the rows of `find` describe.
+
+    *attached_at* is the revision of Tenantry's stream at which an attached database counts.
 
     Raises:
         NoVersion: The rows do not contain one revision of Tenantry, and it is not attached.
         DatabaseOfTenantry: It is attached, and they do.
     """
     own, user = ([row[3] for row in rows if row[0] == source] for source in ("own", "user"))
-    if len(own) != (not is_attached):
-        raise DatabaseOfTenantry if is_attached else NoVersion
-    revision = SchemaRevision(own[0] if own else BASE, AND.join(user) if has_user else None)
+    if len(own) != (attached_at is None):
+        raise NoVersion if attached_at is None else DatabaseOfTenantry
+    at = own[0] if attached_at is None else attached_at
+    revision = SchemaRevision(at, AND.join(user) if has_user else None)
     logged = sorted(row[1:] for row in rows if row[0] == "log")
     undoable = sorted(row[1:] for row in rows if row[0] == "undo")
     return SchemaState(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import version
@@ -15,7 +15,7 @@ from alembic.script import Script, ScriptDirectory
 from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.migration import alembic_modules, sql_files
 from tenantry.migration.loading import LOAD_SECONDS_MAX, LoadingEndless, load
 from tenantry.migration.project import BadProject, find_mistake, find_project
@@ -38,6 +38,10 @@ class NoRevisions(BadStream):
 
 class RevisionUnreadable(BadStream):
     """A file of the revisions cannot be read, or cannot be imported."""
+
+
+class NoProject(Conflict):
+    """Attached databases follow TENANTRY_TENANT_MIGRATIONS: set it, or use `tenantry fleet`."""
 
 
 class UnknownRevision(Unavailable):
@@ -284,17 +288,31 @@ class Streams:
         user: The stream of the user's Alembic directory.
         user_table: The version table of the user's stream.
         has_log: Whether what is applied is logged in the database; always, unless it is attached.
+        is_attached: Whether the databases are attached: nothing of Tenantry's own stream is applied
+            to them, and they count as being at its head.
     """
 
     own: Stream
     user: Stream | None = None
     user_table: str = alembic_modules.VERSION_TABLE
     has_log: bool = True
+    is_attached: bool = False
 
-    @property
-    def is_attached(self) -> bool:
-        """Whether these are the streams of attached databases: without Tenantry's own."""
-        return self.own is NO_STREAM
+    def of(self, *, is_attached: bool) -> "Streams":
+        """Return the same streams for attached databases, or for the others.
+
+        Raises:
+            NoProject: There is no stream of the user, which attached ones could follow.
+        """
+        if not is_attached or self.is_attached:
+            return self
+        if self.user is None:
+            raise NoProject
+        return replace(self, is_attached=True)
+
+    def parse(self, text: str) -> SchemaRevision:
+        """Return the revision of a database of these streams that is displayed as *text*."""
+        return SchemaRevision.parse(text, is_alone=self.own is NO_STREAM)
 
     @property
     def _all(self) -> Sequence[Stream]:
@@ -343,7 +361,7 @@ class Streams:
 
     def have(self, revision: str) -> bool:
         """Return whether these streams contain *revision*, a `SchemaRevision` as text."""
-        of = SchemaRevision.parse(revision, is_attached=self.is_attached)
+        of = self.parse(revision)
         user = of.user or BASE
         return self.own.has(of.own) and (user == BASE or bool(self.user and self.user.has(user)))
 

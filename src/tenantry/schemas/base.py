@@ -32,6 +32,7 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
         tenant_name: The name of the tenant.
         server_name: The name of the tenant server that holds the database.
         database_name: The name of the tenant's database; on SQLite, of its file without the suffix.
+        is_attached: Whether it is an attached database, without users, posts and API keys.
         email: The e-mail address, at most 254 characters; upper and lower case are the same.
         full_name: The name of the person: one line of 1 to 200 characters.
         created_at: When it was created.

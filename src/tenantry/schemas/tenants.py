@@ -50,6 +50,7 @@ class TenantResponse(Schema, frozen=True):
     failing_run_id: UUID | None
     drifted_at: datetime | None
     labels: dict[str, str]
+    is_attached: bool
 
     @classmethod
     def of(cls, source: Tenant, **more: Any) -> Self:

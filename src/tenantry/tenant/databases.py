@@ -3,8 +3,11 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
+from tenantry.access.attached_urls import AttachedUrls
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.database import Database
 from tenantry.db.servers import Server
@@ -14,6 +17,11 @@ from tenantry.migration.schema_state import READ_VERSION
 
 # Each is a few objects; connections have a separate budget.
 DATABASES_MAX = 4_096
+
+ELSEWHERE = "(attached)"
+"""The server of attached databases that are on none of the tenant servers: no setting has such a
+name. An error is of one database, and not of all."""
+_URL_MARK = "://"  # the name of an attached database is its URL without secrets
 
 SERVABLE_FROM = "0001"
 """The oldest revision of Tenantry's stream that this code can serve (compared as text)."""
@@ -39,15 +47,56 @@ class ServerUnknown(Unavailable):
     """The tenant's database is on a server that this process is not configured for."""
 
 
+class Detached(Unavailable):
+    """The database was detached."""
+
+
+class Placed(Protocol):
+    """A tenant, or its row in a run."""
+
+    @property
+    def server_name(self) -> str: ...  # noqa: D102
+    @property
+    def database_name(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a database is.
+
+    Attributes:
+        url: Its URL, with a password, if it has one.
+        is_attached: Whether it is an attached database of a service.
+    """
+
+    url: str
+    is_attached: bool = False
+
+
+@dataclass(frozen=True)
+class Attached:
+    """What a service needs for its attached databases.
+
+    Attributes:
+        urls: Their URLs.
+        elsewhere: The server `ELSEWHERE`.
+    """
+
+    urls: AttachedUrls
+    elsewhere: Server
+
+
 class TenantDatabases:
     """Opens tenant databases when they are needed, and keeps them.
 
     Args:
         servers: The servers, by the name that the catalog stores for each tenant.
+        attached: For attached databases; None in a fleet, in which each server knows their URLs.
     """
 
-    def __init__(self, servers: Mapping[str, Server]) -> None:
+    def __init__(self, servers: Mapping[str, Server], attached: Attached | None = None) -> None:
         self._servers = servers
+        self._attached = attached
         # By the ids of the tenants, with the names of the server and of the database.
         self._opened: OrderedDict[UUID, tuple[TenantDatabase, str, str]] = OrderedDict()
 
@@ -63,9 +112,28 @@ class TenantDatabases:
             ServerUnknown: There is none.
         """
         found = self._servers.get(name)
+        if found is None and name == ELSEWHERE and self._attached is not None:
+            found = self._attached.elsewhere
         if found is None:
             raise ServerUnknown
         return found
+
+    async def place_of(self, tenant: Placed) -> Place:
+        """Return where the database of *tenant* is, to migrate it or to read its schema.
+
+        Raises:
+            ServerUnknown: This process is not configured for its server.
+            Detached: It was an attached one.
+            WrongSecretKey: It is an attached one, and its URL was sealed with another key.
+            DatabaseUnavailable: It is an attached one, and the catalog cannot be reached.
+        """
+        server, name = self.server(tenant.server_name), tenant.database_name
+        if self._attached is None or _URL_MARK not in name:
+            return Place(server.url(name))
+        url = await self._attached.urls.find(tenant.server_name, name)
+        if url is None:
+            raise Detached
+        return Place(url, is_attached=True)
 
     def opened(self) -> dict[UUID, TenantDatabase]:
         """Return the open databases by the ids of their tenants."""
@@ -75,10 +143,12 @@ class TenantDatabases:
         """Return the database of *tenant*, as the catalog lists it; with *writes*, to write to it.
 
         Raises:
+            NotServed: It is an attached database.
             TenantReadOnly: The caller may write, and the tenant is read-only.
             DatabaseUnavailable: It cannot be reached.
             TenantOutdated: Its schema is older than this code can serve.
         """
+        tenant.check_served()
         if writes and tenant.is_read_only:
             raise TenantReadOnly
         found = self._opened.get(tenant.id)

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.catalog import audit, holds, job_queue, jobs
-from tenantry.catalog.job_queue import BACKUP, MOVE, WAVE, JobOptions
+from tenantry.catalog.job_queue import BACKUP, DRIFT, MOVE, WAVE, JobOptions
 from tenantry.catalog.job_states import Job, JobState
 from tenantry.catalog.outbox import Subscribed
 from tenantry.catalog.session import CatalogSession
@@ -72,8 +72,11 @@ class Queue:
         Raises:
             TooManyQueued: The queue is full.
             TenantMoving: It is a move, and another one of the tenant has not ended.
+            NotServed: The tenant is an attached database, and it is no check for drift.
             Exception: As for `check` in the module of the kind.
         """
+        if tenant is not None and kind != DRIFT:
+            tenant.check_served()
         options = JobOptions(request_id=ctx.request_id, address=ctx.address, **wanted)
         of = (None, None) if tenant is None else (tenant.id, tenant.name)
         if kind == BACKUP:

@@ -7,6 +7,7 @@ from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
 from tenantry.api.streaming import Source
 from tenantry.catalog import credentials, plans, runs, tenant_list, tenants
+from tenantry.catalog.tenants import NotServed
 from tenantry.fleet.status import tenant_map
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.preconditions import Expected
@@ -106,7 +107,7 @@ async def list_migrations(
         failure = None if item is None else FailureResponse.of(item)
     try:
         entries = await migration_log(await services.databases.open(tenant, writes=False))
-    except Unavailable:  # the failure says why, and is needed most in this case
+    except (Unavailable, NotServed):  # the failure says why, and is needed most in this case
         return TenantMigrationsResponse(None, failure)
     known = await plans.existing(services.catalog, [entry.run_id for entry in entries])
     items = [AppliedRevisionResponse.of(one, has_run=one.run_id in known) for one in entries]
@@ -122,7 +123,7 @@ async def show_overview(
     used_at = await credentials.last_use(services.catalog, tenant_id)
     try:
         found = await read_overview(await services.databases.open(tenant, writes=False))
-    except Unavailable:
+    except (Unavailable, NotServed):
         return TenantOverviewResponse(used_at, None)
     limit = services.storage.limit_of(tenant)
     posts = [NewPostResponse.of(one) for one in found.posts]

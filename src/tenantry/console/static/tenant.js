@@ -33,9 +33,10 @@ export async function view({ params, signal }) {
   };
   const reread = async () => draw(await get(path, { signal }));
   const copies = jobs({ signal, tenantId: params.id, ended: reread });
-  const seen = isFleet ? { sizeOf: () => null } : overview(path, signal);
+  const isServed = !isFleet && !found.isAttached;
+  const seen = isServed ? overview(path, signal) : { sizeOf: () => null };
   const draw = (now) => {
-    const copying = isFleet ? [] : copyActions(now, path, copies.first, seen.sizeOf);
+    const copying = isServed ? copyActions(now, path, copies.first, seen.sizeOf) : [];
     const checking = () => check(`${path}/drift/check`, signal, reread);
     const actions = [...copying, { text: "Check for drift", press: checking }];
     const differences = driftOf(path, now.driftedAt, signal);
@@ -45,15 +46,15 @@ export async function view({ params, signal }) {
   return [
     top,
     migrations(path, status, signal),
-    ...(isFleet
-      ? []
-      : [
+    ...(isServed
+      ? [
           seen.posts,
           users(path, signal),
           apiKeys(path, signal),
           mcpTokens(path, signal),
           modules(found, change),
-        ]),
+        ]
+      : []),
     copies.element,
   ];
 }
@@ -70,7 +71,8 @@ function head(now, status, path, change, actions) {
     now.isReadOnly
       ? { text: "Make writable", press: set({ isReadOnly: false }, "The tenant is writable.") }
       : { text: "Make read-only…", press: () => makeReadOnly(now, change) },
-    !now.isActive && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
+    !now.isActive &&
+      !now.isAttached && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
   ];
   const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
   return el(
@@ -107,6 +109,7 @@ function state(now, status, seen) {
     Revision: el("span", { class: "code" }, now.schemaRevision ?? "never seen"),
     Head: el("span", { class: "code" }, status.head),
     Labels: chips(now.labels, { areLinks: true }),
+    Kind: now.isAttached ? "attached database" : undefined,
     Server: now.serverName,
     Database: el("span", { class: "code" }, cut(now.databaseName)),
     Size: seen.size,

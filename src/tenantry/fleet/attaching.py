@@ -1,0 +1,141 @@
+"""Attach a database to a service: it follows the operator's revisions, and is not served.
+
+Nothing is changed in the database when it is attached, and nothing when it is detached.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from tenantry.access.attached_urls import AttachedUrls
+from tenantry.catalog import attached
+from tenantry.catalog.attached import Listed, NotAttached
+from tenantry.catalog.labels import checked_labels
+from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.db import audit_log
+from tenantry.db.urls import sqlite_path
+from tenantry.fleet.database_list import of_urls
+from tenantry.fleet.lifecycle import Lifecycle, new_tenant
+from tenantry.kit import postgres_urls
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict, TenantryError
+from tenantry.kit.server_settings import TenantServer
+from tenantry.migration.errors import explain
+from tenantry.migration.schema_state import BASE, Schema
+from tenantry.migration.streams import Streams, UnknownRevision
+from tenantry.tenant.databases import ELSEWHERE
+
+_LOGGED = ("name", "database_name", "server_name", "labels")
+
+
+class NotAttachable(Conflict):
+    """The database cannot be attached; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attaching:
+    """Attaches databases to a service, and forgets them.
+
+    Attributes:
+        urls: Seals their URLs.
+        servers: The tenant servers. A database on one of them waits with it for the end of an
+            outage, and its drift is found by comparing with a new database there.
+    """
+
+    lifecycle: Lifecycle
+    urls: AttachedUrls
+    servers: Mapping[str, TenantServer]
+
+    async def attach(
+        self, ctx: OperationContext, *, name: str, url: str, labels: Mapping[str, str]
+    ) -> Tenant:
+        """Add the database at *url*, which can have a password; return it.
+
+        It is at one of the operator's revisions, or empty. Runs apply those that are pending.
+
+        Raises:
+            NoProject: The operator has no revisions.
+            BadText, BadLabels, BadList: The name, a label or the URL breaks a rule.
+            NotAttachable: It cannot be read, is one of Tenantry, is at an unknown revision, or has
+                tables and no revision.
+            TenantNameInUse, DatabaseInUse: There is a tenant of this name, or it is attached.
+            BadStream: The directory of revisions cannot be read.
+        """
+        streams = self.lifecycle.streams().of(is_attached=True)
+        [listed] = of_urls([url])
+        server_name = self._server_of(listed)
+        found = await self._read(listed, streams)
+        await _check_revision(found, streams)
+        tenant = msgspec.structs.replace(
+            new_tenant(ctx, name, [], server_name),
+            database_name=listed.place,
+            state=TenantState.READY.value,
+            schema_revision=str(found.revision),
+            labels=checked_labels(labels),
+            is_attached=True,
+        )
+        sealed = self.urls.sealed(tenant.id, listed.url)
+        changes = audit_log.changes_between(None, tenant, *_LOGGED)
+        async with self.lifecycle.catalog.change(
+            ctx, "tenant.attach", tenant.id, tenant_id=tenant.id, changes=changes
+        ) as session:
+            await attached.add_sealed(session, tenant, sealed)
+        return tenant
+
+    async def detach(self, ctx: OperationContext, tenant: Tenant) -> None:
+        """Forget an attached database, with its labels; its runs stay in the history.
+
+        Raises:
+            NotAttached: The tenant is none.
+        """
+        if not tenant.is_attached:
+            raise NotAttached
+        changes = audit_log.changes_between(tenant, None, *_LOGGED)
+        async with self.lifecycle.catalog.change(
+            ctx, "tenant.detach", tenant.id, tenant_id=tenant.id, changes=changes
+        ) as session:
+            await attached.detach(session, tenant.id)
+
+    def _server_of(self, listed: Listed) -> str:
+        if sqlite_path(listed.url) is not None:
+            return ELSEWHERE
+        hosts = _hosts(listed.url)
+        for name, server in self.servers.items():
+            if sqlite_path(server.address) is None and _hosts(server.admin_address) == hosts:
+                return name
+        return ELSEWHERE
+
+    async def _read(self, listed: Listed, streams: Streams) -> Schema:
+        try:
+            return await self.lifecycle.migrator.read_schema(listed.url, streams)
+        except TenantryError as error:
+            raise NotAttachable(f"The database cannot be read: {error.message}") from error
+        except Exception as error:
+            raise NotAttachable(f"The database cannot be read: {explain(error)}") from error
+
+
+def _hosts(url: str) -> list[tuple[str, int]]:
+    return [(host.lower(), port) for host, port in postgres_urls.parse(url).hosts]
+
+
+async def _check_revision(found: Schema, streams: Streams) -> None:
+    """Check that the next run would apply what is pending, and nothing else.
+
+    Raises:
+        NotAttachable: It would not.
+    """
+    try:
+        await asyncio.to_thread(streams.pending, found.revision)
+    except UnknownRevision as error:
+        raise NotAttachable(
+            f"The database is at revision {found.revision.user!r}, which is not in "
+            "TENANTRY_TENANT_MIGRATIONS. If it is of another project, use `tenantry fleet`."
+        ) from error
+    names = [one.name.rpartition(".")[2].strip('"') for one in found.objects if one.kind == "table"]
+    if found.revision.user == BASE and {*names} - {streams.user_table}:
+        raise NotAttachable(
+            f"The database has tables, and no revision in {streams.user_table}: the next run would "
+            "apply every revision to it. Write its revision first: `alembic stamp REVISION`."
+        )

@@ -1,0 +1,375 @@
+"""Attached databases of a service: they follow the operator's revisions, beside its tenants."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from pydantic import SecretStr
+
+from tenantry.access import credentials
+from tenantry.backup import cloning, creating
+from tenantry.backup.recovery import every_tenant, tenants_without_database
+from tenantry.backup.targets import FolderTarget
+from tenantry.catalog import runs, tenants
+from tenantry.catalog.attached import NotAFleet, NotAttached
+from tenantry.catalog.runs import MigrationRun
+from tenantry.catalog.tenants import DatabaseInUse, NotServed, Tenant
+from tenantry.fleet.attached import FleetOptions, open_fleet
+from tenantry.fleet.attaching import NotAttachable
+from tenantry.fleet.database_list import of_urls
+from tenantry.fleet.deletion import DetachInstead
+from tenantry.fleet.drift import DriftReport
+from tenantry.fleet.labelling import label
+from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
+from tenantry.fleet.status import schema_status, tenant_map
+from tenantry.migration.streams import NoProject
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tenantry.tenant.databases import ELSEWHERE
+from tenantry.work.progress import Progress
+from testkit import raw_sql
+from testkit.postgres import create_database
+from testkit.revisions import AlembicFolder
+from tests.conftest import HEAD, provision
+from tests.integration.engines import on_sqlite
+from tests.integration.gates import Gate, until_held
+from tests.integration.programs import running
+
+pytestmark = pytest.mark.timeout(120)
+
+PASSWORD = "not-to-be-seen"
+NewDatabase = Callable[[], str]
+LOG = "tenantry_migration_log"
+
+
+def add_table(folder: AlembicFolder, name: str) -> None:
+    """Add a revision that creates a table, and drops it when it is undone."""
+    table = name.partition("_")[2]
+    body = f"op.create_table({table!r}, sa.Column('id', sa.Integer, primary_key=True))"
+    folder.add(name, body, undo=f"op.drop_table({table!r})")
+
+
+@pytest.fixture(name="ours")
+def _ours(settings: Settings, folder: AlembicFolder) -> Settings:
+    """Settings of a service with one revision of the user, which changes nothing."""
+    return settings.model_copy(update={"tenant_migrations": folder.begin()})
+
+
+def with_password(url: str) -> str:
+    """Return a URL with a password, which the server does not ask for; a file has none."""
+    return url.replace("postgres@", f"postgres:{PASSWORD}@")
+
+
+async def attach(services: Services, url: str, name: str = "legacy", **labels: str) -> Tenant:
+    return await services.attaching.attach(
+        system_context("ada"), name=name, url=with_password(url), labels=labels
+    )
+
+
+async def migrate(
+    services: Services, *, plan_id: UUID | None = None, **options: object
+) -> MigrationRun:
+    chosen = RunOptions(**options) if options else EVERY_ACTIVE_TENANT  # type: ignore[arg-type]
+    run_id = await services.fleet.plan(
+        system_context("ada"), triggered_by="ada", options=chosen, plan_id=plan_id
+    )
+    return await services.fleet.wait(run_id)
+
+
+async def outcomes(services: Services, run: MigrationRun) -> list[tuple[str, str | None]]:
+    found = await runs.ended(services.catalog, run.id)
+    return sorted((one.tenant_name, one.applied or one.error) for one in found)
+
+
+def version(url: str) -> list[tuple[str, ...]]:
+    return raw_sql.rows(url, "SELECT version_num FROM alembic_version")
+
+
+class TestOneRun:
+    async def test_migrates_tenants_and_attached_databases_each_by_what_is_its_own(
+        self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase
+    ):
+        legacy = new_database()
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            attached = await attach(services, legacy)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+
+            assert attached.schema_revision == f"{HEAD}/"
+            assert await outcomes(services, run) == [
+                ("acme", "u1_note"),
+                ("legacy", "begin,u1_note"),
+            ]
+            found = await tenants.get(services.catalog, attached.id)
+            assert found.schema_revision == run.head == f"{HEAD}/u1"
+        assert version(legacy) == [("u1",)]
+        assert raw_sql.tables(legacy) == {"alembic_version", "note", LOG}
+
+    async def test_has_nothing_to_do_again_and_everything_is_at_the_head(
+        self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase
+    ):
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            await attach(services, new_database())
+            add_table(folder, "u1_note")
+            before = await schema_status(services.catalog, services.streams())
+            await migrate(services)
+            again = await migrate(services)
+            status = await schema_status(services.catalog, services.streams())
+            places = await tenant_map(services.catalog, services.streams(), after=None)
+            behind = await migrate(services, only_behind=True)
+
+            assert (before.behind, before.unknown) == (2, 0)
+            assert await outcomes(services, again) == [("acme", None), ("legacy", None)]
+            assert (status.up_to_date, status.total) == (2, 2)
+            assert [one.place for one in places] == ["head", "head"]
+            assert behind.total_count == 0
+
+    async def test_is_planned_as_it_runs_and_a_database_that_moved_since_is_refused(
+        self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase
+    ):
+        legacy, ctx = new_database(), system_context("ada")
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            await attach(services, legacy)
+            await migrate(services)
+            add_table(folder, "u1_note")
+            add_table(folder, "u2_mark")
+            rehearsed = await services.fleet.preview(ctx, EVERY_ACTIVE_TENANT, rehearse=True)
+            assert rehearsed.plan is not None
+            run = await migrate(services, plan_id=rehearsed.plan.id)
+
+            assert [one.pending_migrations for one in rehearsed.details] == ["u1_note,u2_mark"] * 2
+            assert (run.success_count, run.failed_count) == (2, 0)
+        assert version(legacy) == [("u2",)]
+
+    async def test_is_undone_in_both(
+        self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase
+    ):
+        legacy = new_database()
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            await attach(services, legacy)
+            await migrate(services)
+            before = raw_sql.dump(legacy)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            preview = await services.fleet.preview(
+                system_context("ada"), RunOptions(undoes=run.id), rehearse=True
+            )
+            undo = await migrate(services, undoes=run.id)
+
+            assert [one.pending_migrations for one in preview.details] == ["u1_note"] * 2
+            assert await outcomes(services, undo) == [("acme", "u1_note"), ("legacy", "u1_note")]
+        assert raw_sql.dump(legacy) == before
+
+    async def test_selects_attached_databases_by_their_labels_and_leaves_out_suspended_ones(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        ctx = system_context("ada")
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            one = await attach(services, new_database(), "one", ring="first")
+            two = await attach(services, new_database(), "two")
+            await label(ctx, services.catalog, two.id, ["ring=first"])
+            chosen = await migrate(services, where="ring = first")
+            await services.lifecycle.update(ctx, one, is_active=False)
+            fewer = await migrate(services, where="ring = first")
+            active = await services.lifecycle.update(
+                ctx, await tenants.get(services.catalog, one.id), is_active=True
+            )
+
+            assert (chosen.success_count, fewer.total_count) == (2, 1)
+            assert (active.is_active, active.schema_revision) == (True, f"{HEAD}/begin")
+
+    @pytest.mark.slow
+    async def test_goes_on_after_a_kill_and_each_revision_is_applied_once(
+        self, ours: Settings, folder: AlembicFolder, gate: Gate, new_database: NewDatabase
+    ):
+        legacy = new_database()
+        async with open_services(ours) as services:
+            await attach(services, legacy)
+        add_table(folder, "f1_first")
+        gate.build()
+        async with running("migrate", ours) as program:
+            run_id = UUID(await program.line())
+            await until_held(ours, 1)
+            await asyncio.sleep(1)  # it has begun
+            program.signal(signal.SIGKILL)
+        gate.open()
+        async with open_services(ours) as services:
+            await services.fleet.wait(run_id)
+            again = await migrate(services)
+
+            assert await outcomes(services, again) == [("legacy", None)]
+        logged = raw_sql.rows(legacy, f"SELECT revision FROM {LOG} ORDER BY position")
+        assert logged == [("begin",), ("f1_first",), ("g1_gate",)]
+
+
+class TestAttach:
+    async def test_needs_revisions_of_the_operator(
+        self, settings: Settings, new_database: NewDatabase
+    ):
+        async with open_services(settings) as services:
+            with pytest.raises(NoProject, match="tenantry fleet"):
+                await attach(services, new_database())
+
+    async def test_refuses_what_a_run_would_migrate_wrongly(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        unstamped, foreign = new_database(), new_database()
+        raw_sql.run(unstamped, "CREATE TABLE own (id INTEGER)")
+        raw_sql.run(
+            foreign,
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)",
+            "INSERT INTO alembic_version VALUES ('another')",
+        )
+        async with open_services(ours) as services:
+            acme = (await provision(services, "acme")).tenant
+            server = services.databases.server(acme.server_name)
+            for url, words in (
+                (unstamped, "alembic stamp"),
+                (foreign, "tenantry fleet"),
+                (server.url(acme.database_name), "of a Tenantry service"),
+                (new_database() + "x", "cannot be read"),
+            ):
+                with pytest.raises(NotAttachable, match=words) as refused:
+                    await attach(services, url)
+                assert PASSWORD not in str(refused.value)
+            legacy = new_database()
+            await attach(services, legacy)
+            with pytest.raises(DatabaseInUse):
+                await attach(services, legacy, "again")
+
+    async def test_stores_no_password_in_plain_text_and_shows_none(
+        self, ours: Settings, new_database: NewDatabase, capfd: pytest.CaptureFixture[str]
+    ):
+        async with open_services(ours) as services:
+            attached = await attach(services, new_database())
+            await migrate(services)
+            place = await services.databases.place_of(attached)
+            assert PASSWORD not in repr(attached)
+            assert place.is_attached
+            is_file = place.url.startswith("sqlite:")
+            assert is_file or PASSWORD in place.url
+            assert (attached.server_name == ELSEWHERE) is is_file
+        stored = str(raw_sql.dump(ours.catalog))
+        assert "legacy" in stored
+        assert PASSWORD not in stored
+        assert PASSWORD not in "".join(capfd.readouterr())
+
+    async def test_a_rotation_of_the_secret_key_keeps_the_url(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        old = ours.model_copy(update={"secret_key": SecretStr("the first secret key of a test")})
+        new = old.model_copy(
+            update={
+                "secret_key": SecretStr("the second secret key of a test"),
+                "secret_key_old": old.secret_key,
+            }
+        )
+        async with open_services(old) as services:
+            attached = await attach(services, new_database())
+            url = (await services.databases.place_of(attached)).url
+        async with open_services(new) as services:
+            assert await services.signing_keys.reseal(system_context("ada")) == 2
+        async with open_services(new.model_copy(update={"secret_key_old": SecretStr("")})) as last:
+            assert (await last.databases.place_of(attached)).url == url
+
+    @on_sqlite
+    async def test_takes_a_database_of_the_other_engine(
+        self, ours: Settings, folder: AlembicFolder, postgres_url: str
+    ):
+        legacy = create_database(postgres_url, "test_attached_elsewhere")
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            attached = await attach(services, legacy)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            report = DriftReport()
+            await services.drift.check(system_context("ada"), report)
+
+            assert attached.server_name == ELSEWHERE
+            assert (run.success_count, run.failed_count) == (2, 0)
+            assert (report.compared, report.unreadable_count) == (1, 1)
+            assert "TENANTRY_TENANT_SERVERS" in report.unreadable[0][1]
+        assert version(legacy) == [("u1",)]
+
+    async def test_a_fleet_does_not_take_the_catalog_for_its_state(
+        self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase
+    ):
+        legacy = new_database()
+        async with open_services(ours) as services:
+            await attach(services, legacy)
+        options = FleetOptions(state=ours.catalog, migrations=folder.path)
+        with pytest.raises(NotAFleet):
+            async with open_fleet(options, system_context("ada"), of_urls([legacy])):
+                pass
+        async with open_services(ours) as services:
+            assert (await migrate(services)).success_count == 1
+
+
+class TestDrift:
+    async def test_is_found_in_an_attached_database(
+        self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase
+    ):
+        legacy, report, repaired = new_database(), DriftReport(), DriftReport()
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            attached = await attach(services, legacy)
+            add_table(folder, "u1_note")
+            await migrate(services)
+            await services.drift.check(system_context("ada"), repaired)
+            raw_sql.run(legacy, "CREATE TABLE by_hand (id INTEGER)")
+            await services.drift.check(system_context("ada"), report)
+            found = await tenants.get(services.catalog, attached.id)
+
+            assert (repaired.compared, repaired.drifted) == (2, 0), repaired.unreadable
+            assert (report.compared, report.drifted) == (2, 1)
+            assert found.drifted_at is not None
+
+
+class TestIsNotServed:
+    async def test_has_no_keys_and_is_not_opened_copied_or_deleted(
+        self, ours: Settings, tmp_path: Path, new_database: NewDatabase
+    ):
+        legacy, ctx = new_database(), system_context("ada")
+        raw_sql.run(legacy, "CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)")
+        before = raw_sql.dump(legacy)
+        target = FolderTarget(tmp_path / "archives")
+        async with open_services(ours) as services:
+            acme = (await provision(services, "acme")).tenant
+            attached = await attach(services, legacy)
+            progress = Progress()
+            refused: Sequence[Callable[[], object]] = (
+                lambda: services.databases.open(attached, writes=False),
+                lambda: credentials.issue_key(ctx, services.catalog, attached.id, expires_at=None),
+                lambda: creating.back_up(
+                    ctx, services.copying, attached, target, progress=progress
+                ),
+                lambda: cloning.clone(
+                    ctx, services.copying, attached, name="copy", progress=progress
+                ),
+                lambda: services.queue.add(ctx, "move", tenant=attached, server_name="default"),
+                lambda: services.lifecycle.update(ctx, attached, module_keys=[]),
+            )
+            for call in refused:
+                with pytest.raises(NotServed):
+                    await call()  # type: ignore[misc]
+            with pytest.raises(DetachInstead):
+                await services.deletion.delete(ctx, attached, name="legacy")
+            with pytest.raises(NotAttached):
+                await services.attaching.detach(ctx, acme)
+            assert await services.queue.back_up(ctx, None) == 2
+            assert [one.name for one in await every_tenant(services.copying)] == ["acme"]
+            assert await tenants_without_database(services.copying) == []
+            await services.attaching.detach(ctx, attached)
+            run = await migrate(services)
+
+            assert await outcomes(services, run) == [("acme", None)]
+            assert (await attach(services, legacy)).name == "legacy"
+        assert raw_sql.dump(legacy) == before
