@@ -4,6 +4,7 @@ It reads from the code only what an endpoint declares that it requires; where th
 a path, the requirement is stated here by path.
 """
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from tenantry.access.principal import Scope
@@ -53,6 +54,9 @@ LOOKED_AT = {
     "MCP": frozenset({"authorization", "x-api-key", "x-mcp-token"}),
 }
 
+# Roles of a tenant's users, except owner, which all others have.
+LESSER = ("editor", "author", "reader")
+
 SUSPENDED, BLOGLESS, MCPLESS, OUTDATED = "suspended", "blogless", "mcpless", "outdated"
 TENANTS = ("acme", "globex", SUSPENDED, BLOGLESS, MCPLESS, OUTDATED)
 MODULES_OFF = {BLOGLESS: "blog", MCPLESS: "mcp"}
@@ -72,12 +76,14 @@ class Bearer:
     Attributes:
         state: Of the person, or of the session.
         is_token: Whether there is a token in the header, good or bad.
+        own: The role of the user in the tenant.
     """
 
     role: str | None = None
     tenant: str | None = None
     state: str = "good"
     is_token: bool = True
+    own: str = "owner"
 
 
 @dataclass(frozen=True)
@@ -86,11 +92,13 @@ class McpToken:
 
     Attributes:
         user: The state of the user that it is bound to; None when there is none.
+        own: The role of the user in the tenant; without one as of an editor.
     """
 
     tenant: str | None = None
     user: str | None = None
     scopes: frozenset[str] = SCOPES
+    own: str = "editor"
 
 
 KEYS = {
@@ -108,6 +116,7 @@ KEYS = {
 
 BEARERS = {
     **{f"user of {tenant}": Bearer("TenantUser", tenant) for tenant in TENANTS},
+    **{role: Bearer("TenantUser", "acme", own=role) for role in LESSER},
     "admin": Bearer("Admin"),
     "admin, in lower case": Bearer("Admin"),
     "inactive admin": Bearer("Admin", state="inactive"),
@@ -140,6 +149,7 @@ MCP_TOKENS = {
     "bound": McpToken("acme", "good"),
     "bound of globex": McpToken("globex", "good"),
     "bound of suspended": McpToken(SUSPENDED, "good"),
+    **{f"bound to {role}": McpToken("acme", "good", own=role) for role in LESSER},
     "bound to inactive": McpToken("acme", "inactive"),
     "bound to deleted": McpToken("acme", "deleted"),
     **{
@@ -200,6 +210,14 @@ class Asked:
     is_own_account: bool = field(default=False)
     is_own_tokens: bool = field(default=False)
     is_publishing: bool = field(default=False)
+    is_post: bool = field(default=False)
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles that suffice. The posts of the matrix are the owner's."""
+        if self.scope not in {"content:draft", "content:publish"}:
+            return frozenset({"owner", *LESSER})
+        return frozenset({"owner", "editor"} | (set() if self.is_post else {"author"}))
 
 
 def asked_by(endpoint: Endpoint) -> Asked:
@@ -222,7 +240,8 @@ def asked_by(endpoint: Endpoint) -> Asked:
             scope = "content:publish"
         # The post that the matrix deletes is published.
         is_publishing = (endpoint.method, endpoint.path) == ("DELETE", OWN_POST_PATH)
-        return Asked(level, scope, "blog", is_publishing=is_publishing)
+        is_post = "{" in endpoint.path
+        return Asked(level, scope, "blog", is_publishing=is_publishing, is_post=is_post)
     return Asked(level, _scope(endpoint.scope), endpoint.module)
 
 
@@ -273,6 +292,17 @@ def is_token_sent(asked: Asked, sent: Combination) -> bool:
     return mcp or bearer
 
 
+def learns_of_body(asked: Asked, sent: Combination, status: int) -> bool:
+    """Return whether a refused caller is told first that the body is malformed.
+
+    Only a person who may come in: their own account is gone, or the post is not theirs.
+    """
+    if status != 403 or not asked.is_post:
+        return status == 404
+    without_post = dataclasses.replace(asked, is_post=False)
+    return expected(without_post, sent) == ADMITTED
+
+
 def _admin(bearer: Bearer) -> int:
     if bearer.role is None:
         return 401
@@ -321,7 +351,8 @@ def _mcp(asked: Asked, token: McpToken, key: Key) -> int:
         return 403
     if token.tenant == OUTDATED:
         return 503
-    return {None: ADMITTED, "good": ADMITTED, "inactive": 403, "deleted": 401}[token.user]
+    state = {None: ADMITTED, "good": ADMITTED, "inactive": 403, "deleted": 401}[token.user]
+    return 403 if state == ADMITTED and token.own not in asked.roles else state
 
 
 def _tenant(asked: Asked, key: Key, bearer: Bearer) -> int:
@@ -338,6 +369,8 @@ def _tenant(asked: Asked, key: Key, bearer: Bearer) -> int:
         return 503
     deleted = 404 if asked.is_own_account else 401
     states = {"inactive": 403, "reactivated": 401, "old session": 401, "deleted": deleted}
+    if bearer.state == "good" and bearer.own not in asked.roles:
+        return 403
     return {"good": ADMITTED, **states}[bearer.state]
 
 

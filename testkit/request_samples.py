@@ -118,6 +118,7 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "isActive": False,
         "modules": ["blog", "mcp"],
         "publish": False,
+        "role": "author",
         "scopes": ["content:read", "profile:read"],
         "userId": user_id,
         "expiresAt": tomorrow(),

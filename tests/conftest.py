@@ -43,10 +43,15 @@ from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
 HOST = "tenantry.test"
 SECRET_KEY = "a secret key that is used in tests alone"
 
-HEAD, BEFORE_HEAD = "0002", "0001"
-HEAD_NAME = "0002_add_post_versions"
+HEAD, BEFORE_HEAD = "0003", "0002"
+HEAD_NAME = "0003_add_role_of_users"
 # Reset a tenant's database to the revision before the newest one of Tenantry.
 UNDO_HEAD = (
+    "ALTER TABLE tenantry_user DROP COLUMN role",
+    f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
+)
+# And then to the first one, without versions of posts.
+UNDO_VERSIONS = (
     "DROP TABLE tenantry_draft_text",
     "DROP TABLE tenantry_post_version",
     "DROP TABLE tenantry_deleted_post",
@@ -55,7 +60,7 @@ UNDO_HEAD = (
         f"ALTER TABLE tenantry_post DROP COLUMN {column}"
         for column in ("version", "saved_at", "draft_slug")
     ),
-    f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
+    "UPDATE tenantry_version SET version_num = '0001'",
 )
 
 

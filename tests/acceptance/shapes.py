@@ -100,6 +100,7 @@ TENANT_USER_PROFILE: Shape = {
     "fullName": is_text,
     "isActive": is_flag,
     "createdAt": is_instant,
+    "role": one_of("owner", "editor", "author", "reader"),
 }
 MIGRATION_DETAIL: Shape = {
     "customerId": is_guid,

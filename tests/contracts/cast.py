@@ -26,6 +26,7 @@ from testkit.decision_table import (
     BEARERS,
     BLOGLESS,
     KEYS,
+    LESSER,
     MCP_TOKENS,
     MCPLESS,
     OUTDATED,
@@ -115,7 +116,7 @@ async def _add_people(cast: Cast) -> dict[str, UUID]:
     """Make the users of acme, and give each a token; return their ids."""
     stage, acme = cast.stage, cast.stage.world.acme
     people: dict[str, UUID] = {}
-    for name in ("inactive user", "reactivated user", "deleted user", "old session"):
+    for name in ("inactive user", "reactivated user", "deleted user", "old session", *LESSER):
         email = f"{name.replace(' ', '.')}@acme.example.com"
         made = await as_admin(
             stage,
@@ -124,6 +125,7 @@ async def _add_people(cast: Cast) -> dict[str, UUID]:
             email=email,
             fullName=name,
             password=PASSWORD,
+            role=name if name in LESSER else "owner",
         )
         people[name] = UUID(str(made["id"]))
         person = Person(people[name], email, Role.TENANT_USER, 0, tenant_id=acme.tenant.id)
@@ -226,6 +228,8 @@ async def _add_mcp_tokens(cast: Cast, people: dict[str, UUID]) -> None:
     cast.mcp_tokens["bound of suspended"] = await _issue(cast, SUSPENDED, suspended)
     for state in ("inactive", "deleted"):
         cast.mcp_tokens[f"bound to {state}"] = await _issue(cast, "acme", people[f"{state} user"])
+    for role in LESSER:
+        cast.mcp_tokens[f"bound to {role}"] = await _issue(cast, "acme", people[role])
     for scope in SCOPES:
         without = await _issue(cast, "acme", owner, SCOPES - {scope})
         cast.mcp_tokens[f"bound without {scope}"] = without

@@ -15,6 +15,22 @@ class Role(StrEnum):
     TENANT_USER = "TenantUser"
 
 
+class TenantRole(StrEnum):
+    """What a user may do in their tenant; the values are those of the wire and of the database.
+
+    It is never in a token: the tenant's database has it.
+    """
+
+    OWNER = "owner"
+    """Everything, and manages the users, API keys and McpTokens of the tenant."""
+    EDITOR = "editor"
+    """Reads and writes all posts."""
+    AUTHOR = "author"
+    """Reads all posts, and writes their own."""
+    READER = "reader"
+    """Reads all posts, and writes none."""
+
+
 class Scope(StrEnum):
     """A permission of an McpToken (OAuth 2.0 scope, RFC 6749 section 3.3)."""
 
@@ -30,6 +46,8 @@ class Scope(StrEnum):
 ALL_SCOPES = frozenset(scope.value for scope in Scope)
 READ_SCOPES = frozenset(scope for scope in ALL_SCOPES if scope.endswith(":read"))
 _PARTS_OF_WRITING = frozenset({Scope.CONTENT_DRAFT, Scope.CONTENT_PUBLISH})
+WRITES_CONTENT = _PARTS_OF_WRITING | {Scope.CONTENT_WRITE}
+"""What a reader may not do, whatever the credential."""
 
 
 def allows(scopes: frozenset[str], scope: Scope) -> bool:

@@ -17,7 +17,7 @@ from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.users import TenantUserPage, TenantUserProfile
 from tenantry.settings import Settings
 from tenantry.tenant import users
-from tenantry.tenant.databases import TenantSession
+from tenantry.tenant.databases import TenantDatabase
 from tenantry.tenant.users import NewUser, User, UserNotFound
 
 group = new_group("Manage the users of a tenant.")
@@ -142,7 +142,7 @@ async def unlock(
     output.show_done("The failed logins were reset.", as_json=as_json)
 
 
-async def find(database: TenantSession, email_or_id: str) -> User:
+async def find(database: TenantDatabase, email_or_id: str) -> User:
     """Return the user of a tenant with this e-mail address or id.
 
     Raises:

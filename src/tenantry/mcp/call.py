@@ -26,9 +26,10 @@ class Call:
     arguments: bytes = NULL
 
     def allows(self, requirements: Requirements) -> bool:
-        """Return whether the token's scopes and the tenant's modules satisfy *requirements*."""
+        """Return whether scopes, the role and the tenant's modules satisfy *requirements*."""
         try:
             entry.require(self.ctx.identity, requirements)
+            entry.require_role(self.ctx.role, requirements)
         except Forbidden:
             return False
         return True

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
+from tenantry.access.principal import TenantRole
 from tenantry.access.tokens import IssuedToken
 from tenantry.schemas.base import ListResponse, PageResponse, Schema
 
@@ -62,6 +63,7 @@ class TenantUserProfile(Schema, frozen=True):
 
     Attributes:
         is_active: False for a suspended user, who cannot log in.
+        role: What the user may do: `owner`, `editor`, `author` or `reader`.
     """
 
     id: UUID
@@ -69,6 +71,7 @@ class TenantUserProfile(Schema, frozen=True):
     full_name: str
     is_active: bool
     created_at: datetime
+    role: str
 
 
 class TenantUserPage(PageResponse[TenantUserProfile], frozen=True):
@@ -88,6 +91,16 @@ class CreateUserRequest(Schema, frozen=True):
     password: str
 
 
+class CreateTenantUserRequest(CreateUserRequest, frozen=True):
+    """A new user of a tenant.
+
+    Attributes:
+        role: What the user may do; an `owner` by default.
+    """
+
+    role: TenantRole = TenantRole.OWNER
+
+
 class UpdateUserRequest(Schema, frozen=True):
     """What is to change of a user; what is left out stays.
 
@@ -95,12 +108,14 @@ class UpdateUserRequest(Schema, frozen=True):
         is_active: False suspends the user, and ends the sessions; true activates.
         password: A new password, with which all sessions of the user end. The rules are those of a
             new user.
+        role: What the user may do, from their next request on. The last active owner stays one.
     """
 
     full_name: str | UnsetType = UNSET
     email: str | UnsetType = UNSET
     is_active: bool | UnsetType = UNSET
     password: str | UnsetType = UNSET
+    role: TenantRole | UnsetType = UNSET
 
 
 class AdminResponse(Schema, frozen=True):

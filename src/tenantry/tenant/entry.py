@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.access.identify import Identity
-from tenantry.access.principal import Scope, allows
+from tenantry.access.principal import WRITES_CONTENT, Scope, TenantRole, allows
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
@@ -18,6 +18,10 @@ from tenantry.tenant.users import UserInSession
 
 class ScopeRequired(Forbidden):
     """The McpToken lacks the scope of this operation."""
+
+
+class RoleRequired(Forbidden):
+    """The role of the user in the tenant does not suffice for this operation."""
 
 
 class PersonRequired(Forbidden):
@@ -55,6 +59,8 @@ class Requirements:
         adds: Whether it adds content: it is rejected when the storage is full.
         requires_session: Whether any McpToken is rejected.
         admits_deleted_user: Whether the operation itself reports a deleted user.
+        role: The role that the user must have, or None: then *scope* says which ones suffice, also
+            without an McpToken.
     """
 
     scope: Scope | None = None
@@ -63,6 +69,7 @@ class Requirements:
     adds: bool = False
     requires_session: bool = False
     admits_deleted_user: bool = False
+    role: TenantRole | None = None
 
 
 class TenantContext(OperationContext, frozen=True, kw_only=True):
@@ -71,11 +78,14 @@ class TenantContext(OperationContext, frozen=True, kw_only=True):
     Attributes:
         tenant: That of the identity.
         identity: The verified credentials.
+        role: That of the user, read for this request. An McpToken without a user has that of an
+            editor, within its scopes. A caller whose role was not read has that of a reader.
     """
 
     tenant: Tenant
     identity: Identity
     database: TenantDatabase
+    role: TenantRole
 
 
 class _UserContext(TenantContext, frozen=True, kw_only=True):
@@ -138,9 +148,11 @@ async def admit(
     if identity.mcp_token is not None or requirements.module is not None:
         require(identity, requirements)
     database = await databases.open(identity.tenant, writes=requirements.writes)
+    role = TenantRole.READER
     if kind is not UnconfirmedContext:
         is_admitted = requirements.admits_deleted_user and identity.claims is not None
-        await _confirm(identity, database, rejects_deleted=not is_admitted)
+        role = await _confirm(identity, database, rejects_deleted=not is_admitted)
+        require_role(role, requirements)
     return kind(
         request_id=ctx.request_id,
         now=ctx.now,
@@ -149,7 +161,23 @@ async def admit(
         tenant=identity.tenant,
         identity=identity,
         database=database,
+        role=role,
     )
+
+
+def require_role(role: TenantRole, requirements: Requirements) -> None:
+    """Check that a role meets *requirements*.
+
+    Raises:
+        RoleRequired: It does not.
+    """
+    needed = requirements.role
+    if needed is None and requirements.scope in WRITES_CONTENT:
+        is_met = role is not TenantRole.READER
+    else:
+        is_met = needed in {None, role}
+    if not is_met:
+        raise RoleRequired
 
 
 def require(identity: Identity, requirements: Requirements) -> None:
@@ -192,15 +220,20 @@ async def confirm_user(ctx: _UserContext) -> None:
     await _confirm(identity, ctx.database, rejects_deleted=identity.claims is None)
 
 
-async def _confirm(identity: Identity, database: TenantDatabase, *, rejects_deleted: bool) -> None:
+async def _confirm(
+    identity: Identity, database: TenantDatabase, *, rejects_deleted: bool
+) -> TenantRole:
+    """Check the caller's user, if there is one, and return the role of the caller."""
     if identity.user_id is None:
-        return
+        return TenantRole.EDITOR if identity.mcp_token else TenantRole.READER
     jti = None if identity.claims is None else identity.claims.jti
     user = await users.find_in_session(database, identity.user_id, jti)
     if user is not None:
         _check_session(user, identity)
-    elif rejects_deleted:
+        return TenantRole(user.role)
+    if rejects_deleted:
         raise UserDeleted
+    return TenantRole.READER
 
 
 def _check_session(user: UserInSession, identity: Identity) -> None:

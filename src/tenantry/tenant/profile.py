@@ -35,7 +35,7 @@ from tenantry.kit.ids import new_id_at
 from tenantry.kit.preconditions import Expected, check
 from tenantry.tenant import users
 from tenantry.tenant.audit import LOG
-from tenantry.tenant.databases import TenantSession
+from tenantry.tenant.databases import TenantSession, require_revision
 from tenantry.tenant.entry import (
     PersonContext,
     TenantContext,
@@ -46,6 +46,7 @@ from tenantry.tenant.tables import audit, user
 from tenantry.tenant.users import (
     COLUMNS,
     EMAIL_IN_USE,
+    ROLES_FROM,
     User,
     UserNotFound,
     checked_name,
@@ -139,7 +140,9 @@ async def update_profile(
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: The caller was deleted.
         ResourceChanged: The user is not what is *expected*.
+        TenantOutdated: The tenant must be migrated to `ROLES_FROM` first.
     """
+    await require_revision(ctx.database, ROLES_FROM)
     try:
         checked_name(full_name)
         checked_email(email)
@@ -181,7 +184,12 @@ async def _update_profile(
     return changed
 
 
-class _Account(User, frozen=True):
+class _Account(msgspec.Struct, frozen=True):
+    id: UUID
+    email: str
+    is_active: bool
+    generation: int
+    token_generation: int
     password_hash: str
 
 

@@ -19,6 +19,8 @@ user = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False, server_default="0"),
     sa.Column("spared_jti", sa.String, nullable=True),
     sa.Column("token_generation", sa.Integer, nullable=False, server_default="0"),
+    # Also of a user that the release before this one creates.
+    sa.Column("role", sa.String, nullable=False, server_default="owner"),
     sa.UniqueConstraint("canonical_email"),
 )
 

@@ -9,7 +9,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid
 from tenantry.tenant import users
-from tenantry.tenant.databases import TenantSession
+from tenantry.tenant.databases import TenantDatabase
 
 
 class UnknownUser(Invalid):
@@ -19,7 +19,7 @@ class UnknownUser(Invalid):
 async def issue(
     ctx: OperationContext,
     catalog: Catalog,
-    session: TenantSession,
+    database: TenantDatabase,
     tenant_id: UUID,
     *,
     name: str,
@@ -33,7 +33,7 @@ async def issue(
         UnknownUser: *user_id* is no user of the tenant.
         BadText, BadScopes, BadExpiry: A rule is broken.
     """
-    user = None if user_id is None else await users.find(session, user_id)
+    user = None if user_id is None else await users.find(database, user_id)
     if user_id is not None and user is None:
         raise UnknownUser
     return await credentials.issue_mcp_token(

@@ -3,6 +3,7 @@
 Every change is an entry in the tenant's audit log.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,9 +17,10 @@ from tenantry.access.credentials import remove_tokens
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords
+from tenantry.access.principal import TenantRole
 from tenantry.catalog.database import Catalog
 from tenantry.db import audit_log
-from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.db.statements import Count, Row, Statement, columns_of
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
@@ -26,10 +28,18 @@ from tenantry.kit.pages import Page, Window
 from tenantry.kit.preconditions import Expected, check
 from tenantry.kit.text import checked_label
 from tenantry.tenant import audit
-from tenantry.tenant.databases import TenantDatabase, TenantSession
+from tenantry.tenant.databases import (
+    TenantDatabase,
+    TenantSession,
+    has_revision,
+    require_revision,
+)
+from tenantry.tenant.last_owner import LastOwner, lock_another
 from tenantry.tenant.tables import ended_session, user
 
 FULL_NAME_CHARS_MAX = 200
+ROLES_FROM = "0003"
+"""The oldest revision at which users have a role, and can be changed; before it all are owners."""
 
 checked_name = partial(checked_label, "fullName", chars_max=FULL_NAME_CHARS_MAX)
 """Return a full name if it is valid; raises `BadText` if not."""
@@ -50,6 +60,7 @@ class NewUser:
     email: str
     full_name: str
     password: str
+    role: TenantRole = TenantRole.OWNER
 
 
 class User(msgspec.Struct, frozen=True):
@@ -59,6 +70,7 @@ class User(msgspec.Struct, frozen=True):
         generation: Incremented to end every session; a token contains its generation.
         spared_jti: The session that stayed valid at the last increment, if any.
         token_generation: Incremented to end every McpToken that is bound to the user.
+        role: One of `TenantRole`.
     """
 
     id: UUID
@@ -69,6 +81,12 @@ class User(msgspec.Struct, frozen=True):
     generation: int
     spared_jti: str | None
     token_generation: int
+    role: str
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the user is an active owner."""
+        return self.is_active and self.role == TenantRole.OWNER
 
 
 class UserInSession(User, frozen=True):
@@ -82,36 +100,46 @@ class UserInSession(User, frozen=True):
 
 
 COLUMNS = columns_of(user, User)
+_COLUMNS_BEFORE = [
+    *(column for column in COLUMNS if column is not user.c.role),
+    sa.literal_column(f"'{TenantRole.OWNER}'", sa.String).label("role"),
+]
 EMAIL_IN_USE: dict[str, type[Conflict]] = {"uq_tenantry_user_canonical_email": EmailInUse}
 _by_id = user.c.id == sa.bindparam("user")
 
 _ADD = Statement[Any](sa.insert(user), conflicts=EMAIL_IN_USE)
-_FIND = Statement(sa.select(*COLUMNS).where(_by_id), User)
+_FIND = [Statement(sa.select(*one).where(_by_id), User) for one in (_COLUMNS_BEFORE, COLUMNS)]
 _LOCK = Statement(sa.select(*COLUMNS).where(_by_id).with_for_update(), User)
 session_ended = sa.exists().where(
     ended_session.c.jti == sa.bindparam("session_jti", type_=sa.String)
 )
-_FIND_IN_SESSION = Statement(
-    sa.select(*COLUMNS, session_ended.label("session_ended")).where(_by_id), UserInSession
-)
-_FIND_BY_EMAIL = Statement(
-    sa.select(*COLUMNS).where(user.c.canonical_email == sa.bindparam("email")), User
-)
-_PAGE = Statement(
-    sa.select(*COLUMNS)
-    .order_by(user.c.id)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger))
-    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
-    User,
-)
+_FIND_IN_SESSION = [
+    Statement(sa.select(*one, session_ended.label("session_ended")).where(_by_id), UserInSession)
+    for one in (_COLUMNS_BEFORE, COLUMNS)
+]
+_FIND_BY_EMAIL = [
+    Statement(sa.select(*one).where(user.c.canonical_email == sa.bindparam("email")), User)
+    for one in (_COLUMNS_BEFORE, COLUMNS)
+]
+_PAGE = [
+    Statement(
+        sa.select(*one)
+        .order_by(user.c.id)
+        .limit(sa.bindparam("limit", type_=sa.BigInteger))
+        .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+        User,
+    )
+    for one in (_COLUMNS_BEFORE, COLUMNS)
+]
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(user), Count)
+_CHANGED = ("email", "canonical_email", "full_name", "is_active", "password_hash", "role")
 # None keeps the current value of the row, not the value that was read before.
 _UPDATE = Statement(
     sa.update(user)
     .values(
         {
             name: sa.func.coalesce(sa.bindparam(name, type_=user.c[name].type), user.c[name])
-            for name in ("email", "canonical_email", "full_name", "is_active", "password_hash")
+            for name in _CHANGED
         }
     )
     .where(_by_id)
@@ -133,30 +161,32 @@ _END_SESSIONS = Statement(
 _REMOVE = Statement[Any](sa.delete(user).where(_by_id))
 
 
-async def find(session: TenantSession, user_id: UUID) -> User | None:
+async def find(database: TenantDatabase, user_id: UUID) -> User | None:
     """Return the user with this id, if there is one."""
-    return await session.fetch_one(_FIND, user=user_id)
+    return await database.fetch_one(await _known(database, _FIND), user=user_id)
 
 
 async def find_in_session(
-    session: TenantSession, user_id: UUID, jti: str | None
+    database: TenantDatabase, user_id: UUID, jti: str | None
 ) -> UserInSession | None:
     """Return the user with this id, for the session *jti*, or for an McpToken if that is None."""
-    return await session.fetch_one(_FIND_IN_SESSION, user=user_id, session_jti=jti)
+    known = await _known(database, _FIND_IN_SESSION)
+    return await database.fetch_one(known, user=user_id, session_jti=jti)
 
 
-async def find_by_email(session: TenantSession, email: str) -> User | None:
+async def find_by_email(database: TenantDatabase, email: str) -> User | None:
     """Return the user with this e-mail address, if there is one."""
-    return await session.fetch_one(_FIND_BY_EMAIL, email=canonical_email(email))
+    known = await _known(database, _FIND_BY_EMAIL)
+    return await database.fetch_one(known, email=canonical_email(email))
 
 
-async def get(session: TenantSession, user_id: UUID) -> User:
+async def get(database: TenantDatabase, user_id: UUID) -> User:
     """Return the user with this id.
 
     Raises:
         UserNotFound: There is none.
     """
-    found = await find(session, user_id)
+    found = await find(database, user_id)
     if found is None:
         raise UserNotFound
     return found
@@ -174,10 +204,11 @@ async def lock(session: TenantSession, user_id: UUID) -> User:
     return found
 
 
-async def page(session: TenantSession, window: Window) -> Page[User]:
+async def page(database: TenantDatabase, window: Window) -> Page[User]:
     """Return a page of the users, the oldest first."""
-    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
-    total = await session.fetch_one(_COUNT)
+    known = await _known(database, _PAGE)
+    items = await database.fetch_all(known, limit=window.size, offset=window.offset)
+    total = await database.fetch_one(_COUNT)
     return Page(items, window, total.count if total else 0)
 
 
@@ -189,14 +220,15 @@ async def add(
     Raises:
         EmailInUse: Another user of the tenant has the address.
     """
-    added = User(new_id(), new.email, new.full_name, True, ctx.now, 0, None, 0)  # noqa: FBT003
+    role = new.role.value
+    added = User(new_id(), new.email, new.full_name, True, ctx.now, 0, None, 0, role)  # noqa: FBT003
     await session.execute(
         _ADD,
         canonical_email=canonical_email(new.email),
         password_hash=password_hash,
         **msgspec.structs.asdict(added),
     )
-    changes = audit_log.changes_between(None, added, "email", "full_name")
+    changes = audit_log.changes_between(None, added, "email", "full_name", "role")
     await audit.LOG.add(session, ctx, "user.create", added.id, changes=changes)
     return added
 
@@ -220,7 +252,9 @@ async def create(
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
+        TenantOutdated: The tenant must be migrated to `ROLES_FROM` first.
     """
+    await require_revision(database, ROLES_FROM)
     check_new(passwords, new)
     hashed = await passwords.hash(new.password)
     async with database.begin() as session:
@@ -241,18 +275,22 @@ async def update(
     expected: Expected = None,
     is_active: bool | None = None,
     password: str | None = None,
+    role: TenantRole | None = None,
 ) -> User:
     """Set the values that are not None, and return the user.
 
     A new password or a deactivation ends every session and McpToken of the user. Values that the
-    user has already change nothing.
+    user has already change nothing. A new *role* holds at the next request of the user.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
+        LastOwner: No active owner would be left.
         UserNotFound: There is no such user.
         ResourceChanged: The user is not what is *expected*.
+        TenantOutdated: The tenant must be migrated to `ROLES_FROM` first.
     """
+    await require_revision(database, ROLES_FROM)
     before = await get(database, user_id)
     if email is not None:
         checked_email(email)
@@ -262,16 +300,25 @@ async def update(
     if password is not None:
         passwords.check_new(password, email=email or before.email)
         hashed = await passwords.hash(password)
+    leaves = is_active is False or role not in {None, TenantRole.OWNER}
     async with database.begin() as session:
+        is_another = not leaves or await lock_another(session, user_id)
         locked = await lock(session, user_id)
         check(expected, locked)
-        sent: dict[str, Any] = {"email": email, "full_name": full_name, "is_active": is_active}
+        sent: dict[str, Any] = {
+            "email": email,
+            "full_name": full_name,
+            "is_active": is_active,
+            "role": role and role.value,
+        }
         if hashed is None and all(
             value in (None, getattr(locked, name)) for name, value in sent.items()
         ):
             return locked
+        if locked.is_owner and not is_another:
+            raise LastOwner
         user = await _change(session, user_id, **sent, password_hash=hashed)
-        changes = audit_log.changes_between(locked, user, "email", "full_name", "is_active")
+        changes = audit_log.changes_between(locked, user, "email", "full_name", "is_active", "role")
         if hashed is not None:
             changes += audit_log.named_change("password")
         await audit.LOG.add(session, ctx, "user.update", user_id, changes=changes)
@@ -295,17 +342,28 @@ async def delete(
     """Delete a user, and the McpTokens that act as that user.
 
     Raises:
+        LastOwner: No active owner would be left.
         UserNotFound: There is no such user.
         ResourceChanged: The user is not what is *expected*.
+        TenantOutdated: The tenant must be migrated to `ROLES_FROM` first.
     """
+    await require_revision(database, ROLES_FROM)
     async with database.begin() as session:
+        is_another = await lock_another(session, user_id)
         locked = await lock(session, user_id)
         check(expected, locked)
+        if locked.is_owner and not is_another:
+            raise LastOwner
         await session.execute(_REMOVE, user=user_id)
-        changes = audit_log.changes_between(locked, None, "email", "full_name")
+        changes = audit_log.changes_between(locked, None, "email", "full_name", "role")
         await audit.LOG.add(session, ctx, "user.delete", user_id, changes=changes)
         # Last before the COMMIT, so that a retry of the transaction does not repeat it.
         await remove_tokens(ctx, catalog, tenant_id, user_id)
+
+
+async def _known(database: TenantDatabase, reads: Sequence[Statement[Row]]) -> Statement[Row]:
+    """Return which of two statements reads the users of a database: before `ROLES_FROM`, or now."""
+    return reads[await has_revision(database, ROLES_FROM)]
 
 
 async def _change(
@@ -316,6 +374,7 @@ async def _change(
     full_name: str | None,
     is_active: bool | None,
     password_hash: str | None,
+    role: str | None,
 ) -> User:
     changed = await session.fetch_one(
         _UPDATE,
@@ -325,6 +384,7 @@ async def _change(
         full_name=full_name,
         is_active=is_active,
         password_hash=password_hash,
+        role=role,
     )
     if password_hash is not None or is_active is False:
         changed = await session.fetch_one(_END_SESSIONS, user=user_id)

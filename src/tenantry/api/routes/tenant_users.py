@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import msgspec
+
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, endpoint
@@ -9,7 +11,7 @@ from tenantry.catalog import tenants
 from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing, PageRequest, sent_members
 from tenantry.schemas.users import (
-    CreateUserRequest,
+    CreateTenantUserRequest,
     TenantUserPage,
     TenantUserProfile,
     UpdateUserRequest,
@@ -38,7 +40,7 @@ async def list_users(
     seconds_more=HASHING_SECONDS,
 )
 async def create_user(
-    ctx: AdminContext, services: Services, request: CreateUserRequest, *, tenant_id: UUID
+    ctx: AdminContext, services: Services, request: CreateTenantUserRequest, *, tenant_id: UUID
 ) -> TenantUserProfile:
     """Create a user of a tenant."""
     database = await _open(services, tenant_id, writes=True)
@@ -46,7 +48,7 @@ async def create_user(
         ctx,
         database,
         services.passwords,
-        NewUser(email=request.email, full_name=request.full_name, password=request.password),
+        NewUser(**msgspec.structs.asdict(request)),
     )
     return TenantUserProfile.of(user)
 

@@ -125,9 +125,11 @@ class Stored(Post, frozen=True):
     Attributes:
         is_recorded: Whether every text of the post is a version. If not, the number of the text in
             its row is that of the post's version.
+        author_id: The user who has created it; None without one.
     """
 
     is_recorded: bool
+    author_id: UUID | None
 
 
 class PostVersionSummary(msgspec.Struct, frozen=True, rename="camel"):

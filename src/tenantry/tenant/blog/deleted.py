@@ -72,6 +72,10 @@ class _Id(msgspec.Struct, frozen=True):
     post_id: UUID
 
 
+class _Taken(msgspec.Struct, frozen=True):
+    author_id: UUID | None
+
+
 _id = sa.bindparam("post", type_=sa.Uuid)
 _in_bin = deleted_post.c.post_id == _id
 _last = deleted_post.join(
@@ -113,7 +117,9 @@ _PAGE = Statement(
 )
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(deleted_post), Count)
 _FIND = Statement(sa.select(*_columns(_Found)).select_from(_last).where(_in_bin), _Found)
-_TAKE = Statement(sa.delete(deleted_post).where(_in_bin).returning(deleted_post.c.post_id), _Id)
+_TAKE = Statement(
+    sa.delete(deleted_post).where(_in_bin).returning(deleted_post.c.author_id), _Taken
+)
 # Of a post that is neither in its table nor in the bin: the release before has deleted it, or it is
 # removed for good.
 _is_left = sa.and_(
@@ -167,12 +173,14 @@ async def restore(ctx: TenantContext, folding: Folding, post_id: UUID, *, kept: 
 
     Raises:
         DeletedPostNotFound: There is no such post in the bin.
+        RoleRequired: The caller's role does not allow to change the post.
         SlugInUse: No slug is free.
     """
     await require_revision(ctx.database, state.EDITABLE_FROM)
     found = await ctx.database.fetch_one(_FIND, post=post_id)
     if found is None:
         raise DeletedPostNotFound
+    versions.require_own(ctx, found.author_id)
     folded = await folding.fold(ctx.tenant.id, found.title, found.content)
     says = Draft(found.title, found.content, found.slug, found.excerpt, found.tags)
     async with state.writing(ctx.database) as session:
@@ -199,10 +207,13 @@ async def purge(ctx: TenantContext, post_id: UUID) -> None:
 
     Raises:
         DeletedPostNotFound: There is no such post in the bin.
+        RoleRequired: The caller's role does not allow to change the post.
     """
     async with state.writing(ctx.database) as session:
-        if await session.fetch_one(_TAKE, post=post_id) is None:
+        taken = await session.fetch_one(_TAKE, post=post_id)
+        if taken is None:
             raise DeletedPostNotFound
+        versions.require_own(ctx, taken.author_id)
         await session.execute(_REMOVE_LEFT, post=post_id)
         await audit.LOG.add(session, ctx, "post.purge", post_id)
 

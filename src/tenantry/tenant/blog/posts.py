@@ -15,7 +15,7 @@ from tenantry.db import audit_log
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.preconditions import Expected
 from tenantry.kit.text import canonical
-from tenantry.tenant import audit, users
+from tenantry.tenant import audit
 from tenantry.tenant.blog import (
     deleted,
     drafted,
@@ -155,7 +155,7 @@ async def create(
     says, by = changes.of(NOTHING), versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
-        author = await _author(ctx, session)
+        author = await writing.author_of(session, ctx.identity.user_id)
         if must_be_new:
             taken = await session.fetch_one(drafted.FIND_BY_SLUG[Reads.EDITORS], slug=says.slug)
             if taken is not None:
@@ -231,6 +231,7 @@ async def update(
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
         PostNotFound: There is no such post.
+        RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug.
         ScopeRequired: With *publish*: the McpToken may not publish.
@@ -240,7 +241,7 @@ async def update(
     by = versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
-        before = await _find(session, post_id, expected)
+        before = await _find(ctx, session, post_id, expected)
         says = changes.of(before)
         if says == writing.text_of(before):
             return await _publish(ctx, session, before, kept) if publish else before
@@ -275,11 +276,12 @@ async def publish(
 
     Raises:
         PostNotFound: There is no such post.
+        RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
     async with state.writing(ctx.database) as session:
-        before = await _find(session, post_id, expected)
+        before = await _find(ctx, session, post_id, expected)
         return await _publish(ctx, session, before, kept)
 
 
@@ -290,11 +292,12 @@ async def unpublish(
 
     Raises:
         PostNotFound: There is no such post.
+        RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
     async with state.writing(ctx.database) as session:
-        before = await _find(session, post_id, expected)
+        before = await _find(ctx, session, post_id, expected)
         if before.published_at is None:
             return before
         before = await _recorded(ctx, session, before, kept)
@@ -308,11 +311,12 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
 
     Raises:
         PostNotFound: There is no such post.
+        RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
         ScopeRequired: The post is published, and the McpToken may not publish.
     """
     async with state.writing(ctx.database) as session:
-        before = await _find(session, post_id, expected)
+        before = await _find(ctx, session, post_id, expected)
         _check_scope(ctx, changes_readers=before.published_at is not None)
         recorded = await _recorded(ctx, session, before, kept=None)
         user_id = ctx.identity.user_id
@@ -338,10 +342,14 @@ def _seen(ctx: TenantContext, found: Post | None) -> Post:
     return found
 
 
-async def _find(session: TenantSession, post_id: UUID, expected: Expected = None) -> Stored:
+async def _find(
+    ctx: TenantContext, session: TenantSession, post_id: UUID, expected: Expected = None
+) -> Stored:
+    """Return the post that the caller is about to change."""
     found = await session.fetch_one(drafted.STORED, post=post_id)
     if found is None:
         raise PostNotFound
+    versions.require_own(ctx, found.author_id)
     if expected is not None and not expected(found):
         latest = await versions.find(session, post_id, found.version)
         raise PostChanged(found.updated_at, latest)
@@ -386,9 +394,3 @@ def _changes(before: Post | None, after: Post | None) -> audit_log.Changes:
         if getattr(before, name, None) != getattr(after, name, None):
             changes += audit_log.named_change(name)
     return changes
-
-
-async def _author(ctx: TenantContext, session: TenantSession) -> Author:
-    user_id = ctx.identity.user_id
-    user = None if user_id is None else await users.find(session, user_id)
-    return Author() if user is None else Author(user.id, user.full_name)

@@ -13,14 +13,14 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.access.principal import Scope, allows
+from tenantry.access.principal import Scope, TenantRole, allows
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.text import checked_line
 from tenantry.tenant.blog.content import PostVersion
 from tenantry.tenant.blog.drafted import unrecorded
 from tenantry.tenant.blog.drafts import Draft
 from tenantry.tenant.databases import TenantSession
-from tenantry.tenant.entry import TenantContext
+from tenantry.tenant.entry import RoleRequired, TenantContext
 from tenantry.tenant.tables import post_version, user
 
 NOTE_CHARS_MAX = 200
@@ -135,6 +135,22 @@ def sees_drafts(ctx: TenantContext) -> bool:
 def may_publish(ctx: TenantContext) -> bool:
     """Return whether the caller may change what readers see."""
     return _has(ctx, Scope.CONTENT_PUBLISH)
+
+
+def require_own(ctx: TenantContext, author_id: UUID | None) -> None:
+    """Check that the caller may change, publish, delete and restore a post of this author.
+
+    Owners and editors change all posts, an author only their own ones, and a reader none. A post
+    without an author is of no author.
+
+    Raises:
+        RoleRequired: The caller's role does not suffice.
+    """
+    if ctx.role in {TenantRole.OWNER, TenantRole.EDITOR}:
+        return
+    is_own = author_id is not None and author_id == ctx.identity.user_id
+    if ctx.role is not TenantRole.AUTHOR or not is_own:
+        raise RoleRequired
 
 
 def _has(ctx: TenantContext, scope: Scope) -> bool:

@@ -1,7 +1,6 @@
 """Write posts. Call these functions in a transaction of `state.writing`."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -18,11 +17,10 @@ from tenantry.tenant.blog.drafts import Draft
 from tenantry.tenant.blog.searching import Folded
 from tenantry.tenant.blog.versions import Saver
 from tenantry.tenant.databases import TenantSession
-from tenantry.tenant.tables import draft_text, post, post_text
+from tenantry.tenant.tables import draft_text, post, post_text, user
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(msgspec.Struct, frozen=True):
     """The author of a post.
 
     Attributes:
@@ -115,6 +113,19 @@ _TAKE_DRAFT_TEXT = Statement[Any](
     sa.update(post_text).values(text=_draft_text).where(post_text.c.post_id == _this)
 )
 _REMOVE_DRAFT_TEXT = Statement[Any](sa.delete(draft_text).where(draft_text.c.post_id == _this))
+
+
+_AUTHOR = Statement(
+    sa.select(user.c.id, user.c.full_name.label("name")).where(
+        user.c.id == sa.bindparam("user", type_=sa.Uuid)
+    ),
+    Author,
+)
+
+
+async def author_of(session: TenantSession, user_id: UUID | None) -> Author:
+    """Return a user as the author of a post; an empty one without a user."""
+    return await session.fetch_one(_AUTHOR, user=user_id) or Author()
 
 
 async def add(
