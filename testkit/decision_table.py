@@ -43,6 +43,7 @@ OWN_POST_PATH = "/api/tenant/blog/posts/{postId}"
 DELETED_POST_PATH = "/api/tenant/blog/deleted-posts/{deletedPostId}"
 LOGOUT_PATH = "/api/tenant/auth/logout"
 OWN_TOKENS_PATH = "/api/tenant/mcp-tokens"
+OWNERS_PATHS = ("/api/tenant/users", "/api/tenant/api-keys", "/api/tenant/all-mcp-tokens")
 
 # The headers that each level reads; the others are ignored.
 LOOKED_AT = {
@@ -208,13 +209,16 @@ class Asked:
     scope: str | None = None
     module: str | None = None
     is_own_account: bool = field(default=False)
-    is_own_tokens: bool = field(default=False)
+    is_own_tokens: bool = field(default=False)  # requires a session
     is_publishing: bool = field(default=False)
     is_post: bool = field(default=False)
+    is_owners: bool = field(default=False)
 
     @property
     def roles(self) -> frozenset[str]:
         """The roles that suffice. The posts of the matrix are the owner's."""
+        if self.is_owners:
+            return frozenset({"owner"})
         if self.scope not in {"content:draft", "content:publish"}:
             return frozenset({"owner", *LESSER})
         return frozenset({"owner", "editor"} | (set() if self.is_post else {"author"}))
@@ -225,9 +229,10 @@ def asked_by(endpoint: Endpoint) -> Asked:
     level = level_of(endpoint.path)
     if level not in {"Tenant", "Public"}:
         return Asked(level, module="mcp" if level == "MCP" else None)
-    if endpoint.path.startswith((OWN_TOKENS_PATH, LOGOUT_PATH)):
-        module = None if endpoint.path == LOGOUT_PATH else "mcp"
-        return Asked(level, module=module, is_own_tokens=True)
+    if endpoint.path.startswith((OWN_TOKENS_PATH, LOGOUT_PATH, *OWNERS_PATHS)):
+        module = "mcp" if endpoint.path.startswith(OWN_TOKENS_PATH) else None
+        is_owners = endpoint.path.startswith(OWNERS_PATHS)
+        return Asked(level, module=module, is_own_tokens=True, is_owners=is_owners)
     if endpoint.path in OWN_ACCOUNT_PATHS:
         scope = "profile:read" if endpoint.method == "GET" else "profile:write"
         return Asked(level, scope, is_own_account=True)

@@ -100,6 +100,9 @@ TENANT_USER_PROFILE: Shape = {
     "fullName": is_text,
     "isActive": is_flag,
     "createdAt": is_instant,
+}
+TENANT_USER: Shape = {
+    **TENANT_USER_PROFILE,
     "role": one_of("owner", "editor", "author", "reader"),
 }
 MIGRATION_DETAIL: Shape = {

@@ -166,6 +166,11 @@ async def add_user(world: World, of: Provisioned, email: str, **user: str) -> An
     return ok(await admin.post(f"{TENANTS}/{of.tenant.id}/users", json=body), 201)
 
 
+async def add_owner(world: World, of: Provisioned) -> None:
+    """Add an owner, so that the first one may leave."""
+    await add_user(world, of, f"another@{of.tenant.name}.example.com")
+
+
 async def must_be_for_tenants(world: World, send: Send) -> None:
     """Check who is refused at an endpoint of the tenant level, and how."""
     key = world.acme.key.secret

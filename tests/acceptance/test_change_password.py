@@ -15,6 +15,7 @@ from tests.acceptance.support import (
     NEW_PASSWORD,
     PROFILE,
     TENANTS,
+    add_owner,
     add_user,
     database_of,
     done,
@@ -162,6 +163,7 @@ class TestChangePassword:
         """After the body is validated; elsewhere such a session is 401."""
         client = await session(world, world.acme)
         admin = await world.admin()
+        await add_owner(world, world.acme)
         done(await admin.delete(f"{TENANTS}/{world.acme.tenant.id}/users/{world.acme.owner.id}"))
 
         refused(await client.put(CHANGE_PASSWORD, json=CHANGE), 404)
@@ -209,6 +211,7 @@ class TestSessions:
         done(await change(spared, PASSWORD, NEW_PASSWORD))
         other = await session(world, world.acme, NEW_PASSWORD)
 
+        await add_owner(world, world.acme)
         for _ in range(3):
             await patch_user(world, world.acme, user, isActive=False)
             for client in (spared, other):

@@ -66,7 +66,7 @@ NAMING = {
     "admin create": ("admin", "create", "bob{}@example.com"),
 }
 ME = f"cli:{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
-USER = {"id", "email", "fullName", "isActive", "createdAt"}
+USER = {"id", "email", "fullName", "isActive", "createdAt", "role"}
 KEY = {"id", "prefix", "createdAt", "lastUsedAt", "expiresAt"}
 TOKEN = KEY | {"name", "userId", "scopes"}
 POSTS = "/api/public/blog/posts"

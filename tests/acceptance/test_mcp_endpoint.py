@@ -30,7 +30,7 @@ from tests.acceptance.assistants import (
     newest,
     post,
 )
-from tests.acceptance.support import TENANTS, ok, patch_tenant, patch_user, refused
+from tests.acceptance.support import TENANTS, add_owner, ok, patch_tenant, patch_user, refused
 from tests.acceptance.test_secrets import everything_logged
 from tests.conftest import HOST, World, client_of, make_world
 
@@ -136,6 +136,7 @@ class TestCredentials:
     async def test_do_not_suffice_while_their_user_is_inactive(self, world: World):
         client = await client_of_acme(world)
 
+        await add_owner(world, world.acme)
         await patch_user(world, world.acme, world.acme.owner.id, isActive=False)
 
         refused(await post(client, call("whoami")), 403)

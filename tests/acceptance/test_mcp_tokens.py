@@ -23,6 +23,7 @@ from tests.acceptance.support import (
     PROFILE,
     TENANTS,
     UNKNOWN_ID,
+    add_owner,
     add_user,
     catalog_of,
     done,
@@ -375,6 +376,7 @@ class TestMcpToken:
             refused(await token.get(MODULES), 403)
             refused(await token.get(POSTS), 403)
         await patch_tenant(world, world.acme, modules=["blog", "mcp"])
+        await add_owner(world, world.acme)
         await patch_user(world, world.acme, user, isActive=False)
         refused(await bound.get(MODULES), 403)
         refused(await bound.get(POSTS), 403)
@@ -484,6 +486,7 @@ class TestPasswordOfTheUser:
         owner = world.acme.owner.id
         token = bearer_of(await issue(world, userId=str(owner)), world)
 
+        await add_owner(world, world.acme)
         await patch_user(world, world.acme, owner, isActive=False)
         refused(await token.get(PROFILE), 403)
         await patch_user(world, world.acme, owner, isActive=True)

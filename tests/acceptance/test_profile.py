@@ -20,6 +20,7 @@ from tests.acceptance.support import (
     MODULES,
     PROFILE,
     TENANTS,
+    add_owner,
     add_user,
     database_of,
     done,
@@ -140,6 +141,7 @@ class TestUpdateProfile:
         """After the body is validated; reading such a profile is 404, too."""
         client = await session(world, world.acme)
         admin = await world.admin()
+        await add_owner(world, world.acme)
         done(await admin.delete(f"{TENANTS}/{world.acme.tenant.id}/users/{world.acme.owner.id}"))
 
         refused(await client.put(PROFILE, json=CHANGE), 404)

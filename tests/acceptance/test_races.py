@@ -19,6 +19,7 @@ from tests.acceptance.support import (
     POSTS,
     PROFILE,
     TENANTS,
+    add_owner,
     database_of,
     done,
     ok,
@@ -124,6 +125,7 @@ class TestDeactivatedUser:
         self, world: World, *, is_back: bool
     ):
         services = world.services
+        await add_owner(world, world.acme)
         ctx = await admitted(world, await world.token(world.acme))
         if is_back:
             await switch_off_and_on(world)
@@ -141,6 +143,7 @@ class TestDeactivatedUser:
 
     async def test_does_not_keep_a_session_by_changing_the_password_meanwhile(self, world: World):
         """The deactivation comes while the passwords wait to be hashed."""
+        await add_owner(world, world.acme)
         token = await world.token(world.acme)
         ctx = await admitted(world, token)
         others = [asyncio.create_task(world.services.passwords.hash(PASSWORD)) for _ in range(16)]

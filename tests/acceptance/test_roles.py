@@ -1,5 +1,7 @@
 """The roles of users in their tenant: what each may do, from the next request on."""
 
+import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -32,6 +34,10 @@ class People:
     world: World
     admin: httpx.AsyncClient
     users: dict[str, dict[str, Any]]
+
+    @property
+    def tenant(self) -> UUID:
+        return self.world.acme.tenant.id
 
     def path(self, role: str) -> str:
         return f"{TENANTS}/{self.world.acme.tenant.id}/users/{self.users[role]['id']}"
@@ -140,10 +146,9 @@ async def test_a_reader_reads_drafts_and_writes_nothing(people: People):
     for answer in await changes(reader, draft["id"], 1):
         refused(answer, 403)
     own = people.users["reader"]
-    profile = ok(await reader.get("/api/tenant/auth/profile"))
-    assert profile["role"] == "reader"
+    assert ok(await reader.get("/api/tenant/auth/role")) == {"role": "reader"}
     body = {"fullName": "Reader", "email": own["email"]}
-    assert ok(await reader.put("/api/tenant/auth/profile", json=body))["role"] == "reader"
+    assert ok(await reader.put("/api/tenant/auth/profile", json=body))["fullName"] == "Reader"
     passwords = {"currentPassword": PASSWORD, "newPassword": "another quite long passphrase"}
     assert (await reader.put("/api/tenant/auth/change-password", json=passwords)).is_success
 
@@ -177,6 +182,7 @@ async def test_an_mcp_token_may_never_do_more_than_its_user(people: People):
 
         ok(await people.admin.patch(people.path("author"), json={"role": "reader"}))
 
+        assert data_of(await client.call_tool("whoami"))["role"] == "reader"
         listed = {one.name for one in (await client.list_tools()).tools}
     assert {"get_post", "list_versions", "update_profile"} <= listed
     assert not listed & {"create_post", "update_post", "publish_post", "unpublish_post"}
@@ -218,3 +224,135 @@ async def test_a_user_has_the_role_that_an_admin_chose(people: People):
     logged = [one for one in entries if one["target"] == people.users["reader"]["id"]]
     assert [one["action"] for one in logged] == ["user.update", "user.create"]
     assert {"field": "role", "old": "reader", "new": "editor"} in logged[0]["changes"]
+
+
+class TestLastOwner:
+    @pytest.mark.parametrize("change", [{"isActive": False}, {"role": "editor"}, None])
+    async def test_stays_an_active_owner(self, people: People, change: dict[str, Any] | None):
+        """Until there is another one; an inactive owner does not count."""
+        admin, base = people.admin, f"{TENANTS}/{people.world.acme.tenant.id}/users"
+        first, second = f"{base}/{people.world.acme.owner.id}", people.path("owner")
+
+        async def leave(path: str) -> httpx.Response:
+            if change is None:
+                return await admin.delete(path)
+            return await admin.patch(path, json=change)
+
+        ok(await admin.patch(second, json={"isActive": False}))
+        answer = await leave(first)
+        refused(answer, 409)
+        assert answer.headers["x-error-code"] == "last_owner"
+        # What leaves the owner one is no concern, and what leaves the owner as they are neither.
+        ok(await admin.patch(first, json={"fullName": "First", "isActive": True, "role": "owner"}))
+        ok(await admin.patch(people.path("reader"), json={"isActive": False}))
+        done(await admin.delete(people.path("author")))
+        ok(await admin.patch(second, json={"isActive": True}))
+
+        assert (await leave(first)).is_success
+        refused(await leave(second), 409)
+
+    async def test_is_one_of_twenty_who_all_leave_at_once(self, world: World):
+        """By admins in two processes: demoted, deactivated and deleted; one is refused."""
+        admin, base = await world.admin(), f"{TENANTS}/{world.acme.tenant.id}/users"
+        paths = [f"{base}/{world.acme.owner.id}"]
+        for number in range(19):
+            body = {"email": f"{number}@acme.example.org", "fullName": f"{number}"}
+            made = created(await admin.post(base, json={**body, "password": PASSWORD}))
+            paths.append(f"{base}/{made['id']}")
+        async with open_services(world.services.settings) as other:
+            headers = {"authorization": admin.headers["authorization"]}
+            clients = (admin, client_of(app_over(other), **headers))
+
+            def leave(number: int) -> Awaitable[httpx.Response]:
+                client, path = clients[number % 2], paths[number]
+                changes = ({"role": "reader"}, {"isActive": False}, None)[number % 3]
+                return client.patch(path, json=changes) if changes else client.delete(path)
+
+            answers = await asyncio.gather(*map(leave, range(20)))
+
+        assert sorted(answer.status_code for answer in answers) == [200] * 19 + [409]
+        left = ok(await admin.get(base, params={"pageSize": 100}))["items"]
+        assert len([one for one in left if one["isActive"] and one["role"] == "owner"]) == 1
+
+
+class TestOwner:
+    async def test_manages_the_users_of_their_tenant(self, people: People):
+        """With the bodies and the results of the endpoints of admins."""
+        owner, base = await people.client("owner"), "/api/tenant/users"
+        body = {"email": "new@acme.example.org", "fullName": "New", "password": PASSWORD}
+
+        made = created(await owner.post(base, json={**body, "role": "author"}))
+        path = f"{base}/{made['id']}"
+        shown = await owner.get(path)
+        changed = ok(await owner.patch(path, json={"role": "reader", "isActive": False}))
+
+        assert made["role"] == "author"
+        by_admin = f"{TENANTS}/{people.tenant}/users"
+        assert ok(shown) == made
+        assert changed == {**made, "role": "reader", "isActive": False}
+        assert ok(await people.admin.get(f"{by_admin}/{made['id']}")) == changed
+        refused(await owner.delete(path, headers={"if-match": shown.headers["etag"]}), 412)
+        refused(await owner.post(base, json=body), 409)
+        done(await owner.delete(path))
+        refused(await owner.get(path), 404)
+        assert ok(await owner.get(base))["totalCount"] == 5
+        assert ok(await people.admin.get(by_admin)) == ok(await owner.get(base))
+
+    async def test_cannot_set_their_own_password_without_the_old_one(self, people: People):
+        owner, base = await people.client("owner"), "/api/tenant/users"
+        another = {"password": "another quite long passphrase"}
+
+        message = refused(
+            await owner.patch(f"{base}/{people.users['owner']['id']}", json=another), 400
+        )
+
+        assert "/api/tenant/auth/change-password" in message
+        ok(await owner.patch(f"{base}/{people.users['editor']['id']}", json=another))
+        refused(await (await people.client("editor")).get(OWN_POSTS), 401)
+
+    async def test_cannot_demote_themselves_as_the_last_one(self, people: People):
+        """And is no owner at the next request after they did it."""
+        owner = await people.client("owner")
+        path = f"/api/tenant/users/{people.users['owner']['id']}"
+        first = f"/api/tenant/users/{people.world.acme.owner.id}"
+        done(await owner.delete(first))
+
+        refused(await owner.patch(path, json={"role": "editor"}), 409)
+        ok(
+            await owner.patch(
+                f"/api/tenant/users/{people.users['author']['id']}", json={"role": "owner"}
+            )
+        )
+        ok(await owner.patch(path, json={"role": "editor"}))
+
+        refused(await owner.patch(path, json={"role": "owner"}), 403)
+
+    async def test_manages_the_credentials_of_their_tenant(self, people: People):
+        """Keys, and the McpTokens of all users and of none; never those of another tenant."""
+        owner, world = await people.client("owner"), people.world
+        key = created(await owner.post("/api/tenant/api-keys", json={}))
+        of_reader = world.client(x_mcp_token=await people.mcp_token("reader"))
+        unbound = world.client(x_mcp_token=await world.mcp_token(world.acme, bound=False))
+        other = world.client(x_mcp_token=await world.mcp_token(world.globex))
+        ok(await world.client(x_api_key=key["key"]).get("/api/public/blog/posts"))
+
+        keys = ok(await owner.get("/api/tenant/api-keys"))["items"]
+        tokens_ = ok(await owner.get("/api/tenant/all-mcp-tokens"))["items"]
+        [others] = ok(await people.admin.get(f"{TENANTS}/{world.globex.tenant.id}/mcp-tokens"))[
+            "items"
+        ]
+
+        assert len(keys) == 2
+        assert [one["userId"] for one in tokens_] in (
+            [people.users["reader"]["id"], None],
+            [None, people.users["reader"]["id"]],
+        )
+        done(await owner.delete(f"/api/tenant/api-keys/{key['id']}"))
+        for one in tokens_:
+            done(await owner.delete(f"/api/tenant/all-mcp-tokens/{one['id']}"))
+        refused(await owner.delete(f"/api/tenant/all-mcp-tokens/{others['id']}"), 404)
+        refused(await owner.delete(f"/api/tenant/api-keys/{world.globex.key.key.id}"), 404)
+        refused(await world.client(x_api_key=key["key"]).get("/api/public/blog/posts"), 401)
+        for client in (of_reader, unbound):
+            refused(await client.get(OWN_POSTS), 401)
+        ok(await other.get(OWN_POSTS))

@@ -13,7 +13,7 @@ from tenantry.api.door import Api
 from tenantry.api.requests import BodyLimits
 from tenantry.api.table import ENDPOINTS
 from tenantry.kit.access_log import AccessLog
-from tests.acceptance.support import OWN_POSTS, OWN_TOKENS, TENANTS, done, ok, refused
+from tests.acceptance.support import OWN_POSTS, OWN_TOKENS, TENANTS, add_owner, done, ok, refused
 from tests.conftest import PASSWORD, World
 
 ADMINS = "/api/admin/admins"
@@ -87,6 +87,7 @@ class TestSlowBody:
 
     async def test_of_a_deactivated_user_is_rejected(self, world: World):
         of = world.acme
+        await add_owner(world, world.acme)
         path = f"{TENANTS}/{of.tenant.id}/users/{of.owner.id}"
         async with await world.owner(of) as owner, await world.admin() as admin:
 

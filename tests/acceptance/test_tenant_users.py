@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from tests.acceptance.shapes import TENANT_USER_PROFILE, must_be, page_of
+from tests.acceptance.shapes import TENANT_USER, must_be, page_of
 from tests.acceptance.support import (
     BROKEN_JSON,
     LOGIN_REFUSED,
@@ -12,6 +12,7 @@ from tests.acceptance.support import (
     PROFILE,
     TENANTS,
     UNKNOWN_ID,
+    add_owner,
     add_user,
     done,
     encoded,
@@ -65,7 +66,7 @@ class TestListUsers:
         page = ok(await admin.get(path_of(world)))
         second = ok(await admin.get(path_of(world), params={"page": 2, "pageSize": 3}))
 
-        must_be(page, page_of(TENANT_USER_PROFILE))
+        must_be(page, page_of(TENANT_USER))
         assert [one["email"] for one in page["items"]] == [
             world.acme.owner.email,
             *(f"{number}@acme.example.com" for number in range(3)),
@@ -84,7 +85,7 @@ class TestCreateUser:
 
         made = ok(await admin.post(path_of(world), json=BOB), 201)
 
-        must_be(made, TENANT_USER_PROFILE)
+        must_be(made, TENANT_USER)
         assert (made["email"], made["fullName"], made["isActive"]) == (BOB["email"], "Bob", True)
         ok(await log_in(world, world.acme, email=BOB["email"]))
         refused(await log_in(world, world.globex, email=BOB["email"]), 401, LOGIN_REFUSED)
@@ -109,7 +110,7 @@ class TestUpdateUser:
         """Name, address, activity, password; what is left out stays, and so do sessions."""
         user = world.acme.owner.id
         client = await session(world, world.acme)
-        before = ok(await client.get(PROFILE))
+        before = {**ok(await client.get(PROFILE)), "role": "owner"}
 
         renamed = await patch_user(world, world.acme, user, fullName="Zoe")
         moved = await patch_user(world, world.acme, user, email="Zoe@acme.example.com")
@@ -117,7 +118,7 @@ class TestUpdateUser:
 
         assert renamed == {**before, "fullName": "Zoe"}
         assert moved == same == {**renamed, "email": "Zoe@acme.example.com"}
-        assert ok(await client.get(PROFILE)) == moved
+        assert {**ok(await client.get(PROFILE)), "role": "owner"} == moved
 
     async def test_refuses_what_cannot_be(self, world: World) -> None:
         """409, 404, 400; then nothing has changed."""
@@ -140,6 +141,7 @@ class TestUpdateUser:
         """A change of something else at the same moment does not switch the user on again."""
         admin = await world.admin()
         path = path_of(world, world.acme.owner.id)
+        await add_owner(world, world.acme)
 
         for number in range(5):
             ok(await admin.patch(path, json={"isActive": True}))
@@ -150,7 +152,7 @@ class TestUpdateUser:
             )
             for answer in answers:
                 ok(answer)
-            [owner] = ok(await admin.get(path_of(world)))["items"]
+            owner, _ = ok(await admin.get(path_of(world)))["items"]
             assert (owner["isActive"], owner["fullName"]) == (False, f"Zoe {number}")
 
 
@@ -162,6 +164,7 @@ class TestDeleteUser:
         bound = world.client(x_mcp_token=await world.mcp_token(world.acme))
         unbound = world.client(x_mcp_token=await world.mcp_token(world.acme, bound=False))
         path = path_of(world, world.acme.owner.id)
+        await add_owner(world, world.acme)
         ok(await bound.get(MODULES))
 
         done(await admin.delete(path))

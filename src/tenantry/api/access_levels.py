@@ -1,10 +1,11 @@
 """The levels of access: which credential headers are read, and what a caller must be."""
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tenantry.access.identify import Credentials, Identifier, Identity
-from tenantry.access.principal import AdminContext
+from tenantry.access.principal import AdminContext, TenantRole
 from tenantry.kit.context import OperationContext
 from tenantry.tenant.entry import PersonContext, TenantContext, UnconfirmedContext
 
@@ -29,6 +30,8 @@ class Level:
         context: The context of the handler, at the levels of tenants: see `tenant.entry.admit`.
         requires_session: Whether an McpToken is rejected.
         admits_deleted_user: Whether the operation itself reports a deleted user (404).
+        role: The role that the user must have in the tenant; None if the scope of the endpoint says
+            which ones suffice.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Level:
     context: type[TenantContext] = TenantContext
     requires_session: bool = False
     admits_deleted_user: bool = False
+    role: TenantRole | None = None
 
 
 _ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
@@ -52,3 +56,4 @@ MCP = Level("MCP", _ANY, Identifier.assistant)
 SIGNED_IN = Level(
     "Tenant, signed in", _ANY, Identifier.tenant, PersonContext, requires_session=True
 )
+OWNER = dataclasses.replace(SIGNED_IN, name="Tenant, an owner", role=TenantRole.OWNER)

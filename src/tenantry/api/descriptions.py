@@ -25,6 +25,8 @@ LEVELS: Mapping[str, str] = {
     "McpToken that is bound to a user.",
     "Tenant, signed in": "Requires an API key and the token of a user of the same tenant; "
     "an McpToken is rejected.",
+    "Tenant, an owner": "Requires an API key and the token of an owner of the same tenant; "
+    "an McpToken is rejected.",
     "MCP": "Requires an McpToken, in `X-Mcp-Token` or as a bearer token.",
 }
 HEADERS: Mapping[str, str] = {

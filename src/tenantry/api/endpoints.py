@@ -141,6 +141,7 @@ class Endpoint:
             adds=self.adds,
             requires_session=self.level.requires_session,
             admits_deleted_user=self.level.admits_deleted_user,
+            role=self.level.role,
         )
 
     @cached_property

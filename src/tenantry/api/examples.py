@@ -64,6 +64,7 @@ _BY_NAME: Mapping[str, Any] = {
     "prefix": "tnk_JtbZxuWU",
     "release": "0.1.0",
     "requestId": ID,
+    "role": "author",
     "revision": "0001",
     "schemaRevision": "0001",
     "scopes": ["content:read"],

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tenantry.access.emails import canonical_email
+from tenantry.access.principal import TenantRole
 from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant, read_tenant
@@ -14,7 +15,7 @@ from tenantry.cli.prompts import confirmation
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
-from tenantry.schemas.users import TenantUserPage, TenantUserProfile
+from tenantry.schemas.users import TenantUserPage, TenantUserResponse
 from tenantry.settings import Settings
 from tenantry.tenant import users
 from tenantry.tenant.databases import TenantDatabase
@@ -35,6 +36,9 @@ async def create(
     email: str,
     *,
     full_name: Annotated[str, typer.Option(help="The full name of the user.")],
+    role: Annotated[
+        TenantRole, typer.Option(help="What the user may do in the tenant.")
+    ] = TenantRole.OWNER,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
@@ -46,7 +50,7 @@ async def create(
             session.context(),
             await services.databases.open(found, writes=True),
             services.passwords,
-            NewUser(email=email, full_name=full_name, password=password),
+            NewUser(email=email, full_name=full_name, password=password, role=role),
         )
     _show(user, as_json=as_json)
 
@@ -66,8 +70,8 @@ async def show_all(
     if as_json:
         output.show_json(TenantUserPage.of_page(shown))
         return
-    columns = [output.unwrapped("ID"), "E-mail", "Name", output.unwrapped("Active")]
-    rows = [(one.id, one.email, one.full_name, one.is_active) for one in shown.items]
+    columns = [output.unwrapped("ID"), "E-mail", "Name", "Role", output.unwrapped("Active")]
+    rows = [(one.id, one.email, one.full_name, one.role, one.is_active) for one in shown.items]
     output.show_table(columns, rows)
     output.note_page(shown, "users")
 
@@ -84,6 +88,18 @@ async def reset_password(
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
     await _update(tenant, user, settings, as_json=as_json, password=password)
+
+
+@group.command("set-role")
+async def set_role(
+    tenant: options.Tenant,
+    user: UserArgument,
+    role: Annotated[TenantRole, typer.Argument(help="What the user may do in the tenant.")],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Set what a user may do in the tenant, from the next request on."""
+    await _update(tenant, user, as_json=as_json, role=role)
 
 
 @group.command("deactivate")
@@ -159,10 +175,10 @@ async def find(database: TenantDatabase, email_or_id: str) -> User:
 
 def _show(user: User, *, as_json: bool) -> None:
     if as_json:
-        output.show_json(TenantUserProfile.of(user))
+        output.show_json(TenantUserResponse.of(user))
     else:
         attributes = {"user": user.email, "name": user.full_name, "id": user.id}
-        output.show_attributes({**attributes, "active": user.is_active})
+        output.show_attributes({**attributes, "role": user.role, "active": user.is_active})
 
 
 async def _update(

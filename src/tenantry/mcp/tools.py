@@ -179,6 +179,7 @@ async def whoami(call: Call, _: NoArguments) -> WhoAmI:
         customer_name=ctx.tenant.name,
         token_name=token.name,
         scopes=sorted(token.scopes),
+        role=ctx.role,
         modules=sorted(ctx.tenant.modules),
         expires_at=token.expires_at,
         user=user,

@@ -91,13 +91,15 @@ class McpAnswer(Schema, frozen=True):
 class WhoAmI(Schema, frozen=True):
     """The customer and the user of an McpToken, and its scopes.
 
-    `user` is null if the token is bound to no user, or has no scope to read the profile.
+    `user` is null if the token is bound to no user, or has no scope to read the profile. `role` is
+    the role of the user, which limits the scopes; without a user, that of an editor.
     """
 
     customer_id: UUID
     customer_name: str
     token_name: str
     scopes: list[str]
+    role: str
     modules: list[str]
     expires_at: datetime
     user: TenantUserProfile | None

@@ -63,7 +63,6 @@ class TenantUserProfile(Schema, frozen=True):
 
     Attributes:
         is_active: False for a suspended user, who cannot log in.
-        role: What the user may do: `owner`, `editor`, `author` or `reader`.
     """
 
     id: UUID
@@ -71,10 +70,29 @@ class TenantUserProfile(Schema, frozen=True):
     full_name: str
     is_active: bool
     created_at: datetime
+
+
+class TenantUserResponse(TenantUserProfile, frozen=True):
+    """A user, as those who manage the users of the tenant see them.
+
+    Attributes:
+        role: What the user may do: `owner`, `editor`, `author` or `reader`.
+    """
+
     role: str
 
 
-class TenantUserPage(PageResponse[TenantUserProfile], frozen=True):
+class RoleResponse(Schema, frozen=True):
+    """The role of the caller in the tenant.
+
+    Attributes:
+        role: What the caller may do: `owner`, `editor`, `author` or `reader`.
+    """
+
+    role: str
+
+
+class TenantUserPage(PageResponse[TenantUserResponse], frozen=True):
     """One page of the users of a tenant."""
 
 

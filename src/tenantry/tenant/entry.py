@@ -152,7 +152,7 @@ async def admit(
     if kind is not UnconfirmedContext:
         is_admitted = requirements.admits_deleted_user and identity.claims is not None
         role = await _confirm(identity, database, rejects_deleted=not is_admitted)
-        require_role(role, requirements)
+    require_role(role, requirements)
     return kind(
         request_id=ctx.request_id,
         now=ctx.now,
@@ -171,12 +171,8 @@ def require_role(role: TenantRole, requirements: Requirements) -> None:
     Raises:
         RoleRequired: It does not.
     """
-    needed = requirements.role
-    if needed is None and requirements.scope in WRITES_CONTENT:
-        is_met = role is not TenantRole.READER
-    else:
-        is_met = needed in {None, role}
-    if not is_met:
+    is_writing = requirements.scope in WRITES_CONTENT
+    if requirements.role not in {None, role} or (is_writing and role is TenantRole.READER):
         raise RoleRequired
 
 

@@ -1,7 +1,7 @@
 """``/api/tenant/auth``."""
 
 from tenantry.access.principal import Scope
-from tenantry.api.access_levels import PERSON, SIGNED_IN, TENANT_LOGIN, UNCONFIRMED_PERSON
+from tenantry.api.access_levels import PERSON, SIGNED_IN, TENANT, TENANT_LOGIN, UNCONFIRMED_PERSON
 from tenantry.api.endpoints import (
     CONFLICT,
     HASHING_SECONDS,
@@ -17,6 +17,7 @@ from tenantry.schemas.users import (
     LoginRequest,
     LoginResult,
     LogoutRequest,
+    RoleResponse,
     TenantUserProfile,
     UpdateProfileRequest,
 )
@@ -115,3 +116,9 @@ async def show_profile(
 ) -> TenantUserProfile:
     """Show your profile."""
     return TenantUserProfile.of(await users.get(ctx.database, ctx.user_id))
+
+
+@endpoint("GET", "/api/tenant/auth/role", TENANT, scope=Scope.PROFILE_READ)
+async def show_role(ctx: TenantContext, _services: Services, _request: Nothing) -> RoleResponse:
+    """Show your role in the tenant."""
+    return RoleResponse(ctx.role)

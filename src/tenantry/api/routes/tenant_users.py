@@ -13,7 +13,7 @@ from tenantry.schemas.base import Nothing, PageRequest, sent_members
 from tenantry.schemas.users import (
     CreateTenantUserRequest,
     TenantUserPage,
-    TenantUserProfile,
+    TenantUserResponse,
     UpdateUserRequest,
 )
 from tenantry.services import Services
@@ -41,7 +41,7 @@ async def list_users(
 )
 async def create_user(
     ctx: AdminContext, services: Services, request: CreateTenantUserRequest, *, tenant_id: UUID
-) -> TenantUserProfile:
+) -> TenantUserResponse:
     """Create a user of a tenant."""
     database = await _open(services, tenant_id, writes=True)
     user = await users.create(
@@ -50,16 +50,16 @@ async def create_user(
         services.passwords,
         NewUser(**msgspec.structs.asdict(request)),
     )
-    return TenantUserProfile.of(user)
+    return TenantUserResponse.of(user)
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}/users/{userId}", ADMIN, edits=TenantUserProfile)
+@endpoint("GET", "/api/admin/tenants/{tenantId}/users/{userId}", ADMIN, edits=TenantUserResponse)
 async def show_user(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, user_id: UUID
-) -> TenantUserProfile:
+) -> TenantUserResponse:
     """Show a user of a tenant."""
     database = await _open(services, tenant_id, writes=False)
-    return TenantUserProfile.of(await users.get(database, user_id))
+    return TenantUserResponse.of(await users.get(database, user_id))
 
 
 @endpoint(
@@ -68,7 +68,7 @@ async def show_user(
     ADMIN,
     errors=[CONFLICT],
     seconds_more=HASHING_SECONDS,
-    edits=TenantUserProfile,
+    edits=TenantUserResponse,
 )
 async def update_user(
     ctx: AdminContext,
@@ -78,7 +78,7 @@ async def update_user(
     tenant_id: UUID,
     user_id: UUID,
     expected: Expected,
-) -> TenantUserProfile:
+) -> TenantUserResponse:
     """Change a user of a tenant."""
     database = await _open(services, tenant_id, writes=True)
     user = await users.update(
@@ -92,7 +92,7 @@ async def update_user(
         expected=expected,
         **sent_members(request),
     )
-    return TenantUserProfile.of(user)
+    return TenantUserResponse.of(user)
 
 
 @endpoint(
@@ -100,7 +100,7 @@ async def update_user(
     "/api/admin/tenants/{tenantId}/users/{userId}",
     ADMIN,
     message="The user was deleted.",
-    edits=TenantUserProfile,
+    edits=TenantUserResponse,
 )
 async def delete_user(
     ctx: AdminContext,

@@ -2,13 +2,21 @@
 
 import { send } from "./api.js";
 import { ask, confirm } from "./dialogs.js";
-import { field, input, newPassword } from "./forms.js";
+import { field, input, newPassword, select } from "./forms.js";
 import { listing } from "./listing.js";
 import { menuColumn } from "./menu.js";
 import { activity } from "./states.js";
 import { announce, button, cut, time } from "./widgets.js";
 
 const USERS_ON_A_PAGE = 20;
+const ROLES = [
+  ["owner", "Owner"],
+  ["editor", "Editor"],
+  ["author", "Author"],
+  ["reader", "Reader"],
+];
+const ROLE_HINT =
+  "Owners manage users and keys. Editors write all posts, authors their own, readers none.";
 const ENDED_TEXT = "All sessions and McpTokens of the user end. This cannot be undone.";
 
 /** A section with the users of the tenant at `tenantPath`. */
@@ -27,6 +35,7 @@ export function users(tenantPath, signal) {
   const columns = [
     { title: "E-mail address", kind: "name", by: "email", cell: (user) => cut(user.email) },
     { title: "Full name", kind: "name minor", by: "fullName", cell: (user) => cut(user.fullName) },
+    { title: "Role", kind: "minor", by: "role", cell: (user) => new Map(ROLES).get(user.role) },
     { title: "State", by: (user) => Number(!user.isActive), cell: activity },
     { title: "Created", kind: "minor", by: "createdAt", cell: (user) => time(user.createdAt) },
     menuColumn(
@@ -61,7 +70,7 @@ function actions(user, change, remove) {
 }
 
 function add(path, list) {
-  const fields = [...who({ fullName: "", email: "" }), newPassword("Password")];
+  const fields = [...who({ fullName: "", email: "", role: "editor" }), newPassword("Password")];
   ask("Add a user", fields, { action: "Add" }, async (data, close) => {
     await send("POST", path, Object.fromEntries(data));
     await list.reload();
@@ -83,9 +92,10 @@ function setPassword(user, change) {
   );
 }
 
-function who({ fullName, email }) {
+function who({ fullName, email, role }) {
   return [
     field("Full name", input("fullName", { value: fullName, required: true })),
     field("E-mail address", input("email", { type: "email", value: email, required: true })),
+    field("Role", select("role", ROLES, role), ROLE_HINT),
   ];
 }
