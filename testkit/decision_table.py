@@ -27,6 +27,8 @@ SCOPES = frozenset(
 OPEN_PATHS = frozenset(
     {
         "/api/admin/auth/login",
+        "/api/links/show",
+        "/api/links/use",
         "/livez",
         "/readyz",
         "/openapi.json",

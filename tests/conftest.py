@@ -44,14 +44,17 @@ HOST = "tenantry.test"
 SECRET_KEY = "a secret key that is used in tests alone"
 
 HEAD, BEFORE_HEAD = "0003", "0002"
-HEAD_NAME = "0003_add_role_of_users"
+HEAD_NAME = "0003_add_roles_links_and_schedules"
 # Reset a tenant's database to the revision before the newest one of Tenantry.
 UNDO_HEAD = (
     "ALTER TABLE tenantry_user DROP COLUMN role",
+    "DROP TABLE tenantry_link",
     f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
 )
-# And then to the first one, without versions of posts.
+BEFORE_VERSIONS = "0001"
+# Reset it to the revision before the versions of posts.
 UNDO_VERSIONS = (
+    *UNDO_HEAD,
     "DROP TABLE tenantry_draft_text",
     "DROP TABLE tenantry_post_version",
     "DROP TABLE tenantry_deleted_post",
@@ -60,7 +63,7 @@ UNDO_VERSIONS = (
         f"ALTER TABLE tenantry_post DROP COLUMN {column}"
         for column in ("version", "saved_at", "draft_slug")
     ),
-    "UPDATE tenantry_version SET version_num = '0001'",
+    f"UPDATE tenantry_version SET version_num = '{BEFORE_VERSIONS}'",
 )
 
 

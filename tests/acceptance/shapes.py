@@ -220,6 +220,21 @@ MCP_TOKEN: Shape = {
     "expiresAt": is_instant,
     "lastUsedAt": maybe(is_instant),
 }
+LINK: Shape = {
+    "id": is_guid,
+    "userId": maybe(is_guid),
+    "email": is_email,
+    "createdAt": is_instant,
+    "expiresAt": is_instant,
+}
+ISSUED_LINK: Shape = {**LINK, "url": is_text}
+OPEN_LINK: Shape = {
+    "isInvitation": is_flag,
+    "tenantName": is_text,
+    "email": is_email,
+    "fullName": maybe(is_text),
+    "expiresAt": is_instant,
+}
 CLIENT_CONFIGURATION: Shape = {"client": is_text, "place": is_text, "text": is_text}
 ISSUED_MCP_TOKEN: Shape = {
     **MCP_TOKEN,

@@ -24,6 +24,7 @@ class Stage:
         ids: Real ones, by the names of parameters in paths.
         user_id: Of a user of acme who is not needed for anything else.
         mcp_token: Of acme, bound to its owner, with every scope.
+        link_secret: Of an invitation to acme.
     """
 
     world: World
@@ -34,6 +35,7 @@ class Stage:
     mcp_token: str
     bearers: dict[str, str]
     begun: dict[str, Dump]
+    link_secret: str = ""
 
     async def ask(
         self,
@@ -64,7 +66,8 @@ class Stage:
     def body(self, endpoint: Endpoint, tenant: str = "acme") -> dict[str, object]:
         is_admin = level_of(endpoint.path) == "Open"
         login = "ada@example.com" if is_admin else f"owner@{tenant}.example.com"
-        return body_of(endpoint, login=login, user_id=self.user_id)
+        body = body_of(endpoint, login=login, user_id=self.user_id)
+        return body | {"secret": self.link_secret} if "/links/" in endpoint.path else body
 
     def query(self, endpoint: Endpoint) -> bytes:
         """Return the required query of the endpoint."""
@@ -172,6 +175,7 @@ async def _find_ids(stage: Stage) -> None:
     token = await as_admin(
         stage, "POST", f"{base}/mcp-tokens", name="spare", userId=str(stage.world.acme.owner.id)
     )
+    link = await as_admin(stage, "POST", f"{base}/invitations", email="invited@acme.example.com")
     await as_admin(stage, "POST", "/api/admin/tenants/migrate-all")
     dry_run = await as_admin(stage, "POST", "/api/admin/tenants/migrate-all", dryRun=True)
     plan = dry_run["plan"]
@@ -182,11 +186,13 @@ async def _find_ids(stage: Stage) -> None:
     listed = runs["items"]
     assert isinstance(listed, list)
     stage.user_id = str(user["id"])
+    stage.link_secret = str(link["url"]).partition("#")[2]
     stage.ids.update(
         tenantId=tenant_id,
         userId=stage.user_id,
         keyId=str(key["id"]),
         tokenId=str(token["id"]),
+        linkId=str(link["id"]),
         jobId=str(job["id"]),
         runId=listed[0]["id"],
         planId=plan["id"],

@@ -5,7 +5,7 @@ import pytest
 from testkit import raw_sql
 from tests.acceptance.assistants import assistant, data_of
 from tests.acceptance.support import MIGRATE_ALL, OWN_POSTS, POSTS, TENANTS, ok, refused
-from tests.conftest import HEAD, UNDO_HEAD, UNDO_VERSIONS, World
+from tests.conftest import BEFORE_VERSIONS, HEAD, UNDO_VERSIONS, World
 
 COLUMNS = (
     "id, slug, title, content, excerpt, author_id, author_name, tags, created_at, updated_at,"
@@ -21,8 +21,10 @@ def url_of(world: World) -> str:
 @pytest.fixture(name="old")
 def _old(world: World) -> World:
     """The world with the database of acme as the release before has left it."""
-    raw_sql.run(url_of(world), *UNDO_HEAD, *UNDO_VERSIONS)
-    assert raw_sql.rows(url_of(world), "SELECT version_num FROM tenantry_version") == [("0001",)]
+    raw_sql.run(url_of(world), *UNDO_VERSIONS)
+    assert raw_sql.rows(url_of(world), "SELECT version_num FROM tenantry_version") == [
+        (BEFORE_VERSIONS,)
+    ]
     return world
 
 
@@ -75,7 +77,9 @@ async def test_editors_and_assistants_read_the_posts_of_a_tenant_that_stays_read
     admin, tenant = await old.admin(), f"{TENANTS}/{old.acme.tenant.id}"
     ok(await admin.patch(tenant, json={"isReadOnly": True}))
     ok(await admin.post(MIGRATE_ALL))
-    assert raw_sql.rows(url_of(old), "SELECT version_num FROM tenantry_version") == [("0001",)]
+    assert raw_sql.rows(url_of(old), "SELECT version_num FROM tenantry_version") == [
+        (BEFORE_VERSIONS,)
+    ]
 
     owner = await old.owner(old.acme)
     reader = old.client(x_mcp_token=await old.mcp_token(old.acme, "content:read"))

@@ -70,6 +70,7 @@ _BY_NAME: Mapping[str, Any] = {
     "scopes": ["content:read"],
     "search": "acme",
     "since": INSTANT,
+    "secret": "tni_…",
     "server": "eu",
     "slug": "hello-world",
     "status": "success",
@@ -83,6 +84,7 @@ _BY_NAME: Mapping[str, Any] = {
     "triggeredBy": "ada@example.com",
     "unknown": 0,
     "until": "2026-12-21T12:10:40Z",
+    "url": "https://cms.example.com/link#tni_…",
 }
 # Members that have another meaning in one type.
 _BY_TYPE: Mapping[tuple[str, str], Any] = {

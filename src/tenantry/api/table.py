@@ -16,6 +16,7 @@ from tenantry.api.routes import (
     drift,
     hooks,
     jobs,
+    links,
     managed_credentials,
     managed_users,
     mcp,
@@ -58,6 +59,7 @@ _MODULES = (
     hooks,
     jobs,
     tenant_users,
+    links,
     tenant_credentials,
 )
 _DESCRIBED = tuple(

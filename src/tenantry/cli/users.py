@@ -8,17 +8,19 @@ from tenantry.access.emails import canonical_email
 from tenantry.access.principal import TenantRole
 from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import opened_tenant, read_tenant
+from tenantry.cli.finding import opened_tenant, read_id, read_tenant
 from tenantry.cli.passwords import read_password
 from tenantry.cli.printing import output
 from tenantry.cli.prompts import confirmation
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.schemas.links import IssuedLinkResponse, LinkPage
 from tenantry.schemas.users import TenantUserPage, TenantUserResponse
 from tenantry.settings import Settings
-from tenantry.tenant import users
+from tenantry.tenant import links, users
 from tenantry.tenant.databases import TenantDatabase
+from tenantry.tenant.links import IssuedLink, LinkNotFound
 from tenantry.tenant.users import NewUser, User, UserNotFound
 
 group = new_group("Manage the users of a tenant.")
@@ -158,6 +160,72 @@ async def unlock(
     output.show_done("The failed logins were reset.", as_json=as_json)
 
 
+@group.command("invite")
+async def invite(tenant: options.Tenant, email: str, *, as_json: options.Json = False) -> None:
+    """Make a link that invites a person to a tenant. It is shown only once, and works for 72 h."""
+    settings = session.configure()
+    async with opened_tenant(tenant, settings) as (services, found):
+        database = await services.databases.open(found, writes=True)
+        issued = await links.invite(session.context(), database, found.id, email=email)
+    _show_link(issued, settings, as_json=as_json)
+
+
+@group.command("reset-link")
+async def reset_link(
+    tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False
+) -> None:
+    """Make a link with which a user sets a new password. It is shown only once, for 72 h."""
+    settings = session.configure()
+    async with opened_tenant(tenant, settings) as (services, found):
+        database = await services.databases.open(found, writes=True)
+        account = await find(database, user)
+        issued = await links.issue_reset(session.context(), database, found.id, account.id)
+    _show_link(issued, settings, as_json=as_json)
+
+
+@group.command("links")
+async def show_links(
+    tenant: options.Tenant,
+    *,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_MAX,
+    as_json: options.Json = False,
+) -> None:
+    """List the open links of a tenant, the oldest first: invitations, and resets of passwords."""
+    async with read_tenant(tenant) as (services, found):
+        database = await services.databases.open(found, writes=False)
+        shown = await links.page(session.context(), database, Window(page, page_size))
+    if as_json:
+        output.show_json(LinkPage.of_page(shown))
+        return
+    columns = [output.unwrapped("ID"), "E-mail", "For", output.unwrapped("Expires, UTC")]
+    rows = [
+        (
+            one.id,
+            one.email,
+            "a reset" if one.user_id else "a new user",
+            output.minute(one.expires_at),
+        )
+        for one in shown.items
+    ]
+    output.show_table(columns, rows)
+    output.note_page(shown, "links")
+
+
+@group.command("revoke-link")
+async def revoke_link(
+    tenant: options.Tenant,
+    link_id: Annotated[str, typer.Argument(help="The id of the link.")],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Revoke a link of a tenant. It is invalid immediately."""
+    async with opened_tenant(tenant) as (services, found):
+        database = await services.databases.open(found, writes=True)
+        await links.revoke(session.context(), database, read_id(link_id, LinkNotFound))
+    output.show_done("The link was revoked.", as_json=as_json)
+
+
 async def find(database: TenantDatabase, email_or_id: str) -> User:
     """Return the user of a tenant with this e-mail address or id.
 
@@ -179,6 +247,17 @@ def _show(user: User, *, as_json: bool) -> None:
     else:
         attributes = {"user": user.email, "name": user.full_name, "id": user.id}
         output.show_attributes({**attributes, "role": user.role, "active": user.is_active})
+
+
+def _show_link(issued: IssuedLink, settings: Settings, *, as_json: bool) -> None:
+    response = IssuedLinkResponse.of_issued(issued, base_url=settings.base_url)
+    if as_json:
+        output.show_json(response)
+        return
+    link = issued.link
+    attributes = {"link": response.url, "e-mail": link.email, "id": link.id}
+    output.show_attributes({**attributes, "expires": link.expires_at})
+    output.note("The link is not shown again. Who opens it first sets the password.")
 
 
 async def _update(

@@ -25,6 +25,8 @@ _URL_MARK = "://"  # the name of an attached database is its URL without secrets
 
 SERVABLE_FROM = "0001"
 """The oldest revision of Tenantry's stream that this code can serve (compared as text)."""
+LINKS_FROM = "0003"
+"""The first revision with one-time links."""
 
 
 class TenantKind:

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from tenantry.access.sign_ins import LOGOUT, Account, SignIns
 from tenantry.db.statements import Count, Statement, insert
 from tenantry.kit.errors import Forbidden
-from tenantry.tenant.databases import TenantSession
+from tenantry.migration.schema_state import READ_VERSION
+from tenantry.tenant.databases import LINKS_FROM, TenantSession
 from tenantry.tenant.entry import PersonContext
-from tenantry.tenant.tables import ended_session, user
+from tenantry.tenant.tables import ended_session, link, user
 
 # For one user. Beyond this, all sessions of the user are ended, which needs no list.
 ENDED_SESSIONS_MAX = 100
@@ -39,6 +40,7 @@ _END_EVERY = Statement[Any](
 )
 _end_sessions = sa.update(user).values(generation=user.c.generation + 1, spared_jti=None)
 _END_SESSIONS = Statement[Any](_end_sessions)
+_END_LINKS = Statement[Any](sa.delete(link))
 _END_ALL = Statement[Any](_end_sessions.where(user.c.id == sa.bindparam("user")))
 
 
@@ -69,7 +71,7 @@ async def end(ctx: PersonContext, sign_ins: SignIns, *, everywhere: bool) -> Non
 
 
 async def end_every(session: TenantSession) -> None:
-    """End every session and McpToken of every user of a restored database.
+    """End every session, McpToken and one-time link of a restored database.
 
     A token is valid only in its own generation. The generations in this database are older than
     those that tokens were issued with since the backup, and the current database may be lost. So
@@ -77,11 +79,20 @@ async def end_every(session: TenantSession) -> None:
     """
     generation = RESTORED_MIN + secrets.randbits(RESTORED_BITS)
     await session.execute(_END_EVERY, generation=generation)
+    await _end_links(session)
 
 
 async def end_sessions(session: TenantSession) -> None:
-    """End every session of every user; McpTokens stay valid."""
+    """End every session of every user, and every one-time link; McpTokens stay valid."""
     await session.execute(_END_SESSIONS)
+    await _end_links(session)
+
+
+async def _end_links(session: TenantSession) -> None:
+    # An old archive has none.
+    found = await session.fetch_one(READ_VERSION)
+    if found is not None and found.version_num >= LINKS_FROM:
+        await session.execute(_END_LINKS)
 
 
 async def _end_all(session: TenantSession, ctx: PersonContext) -> None:

@@ -34,6 +34,25 @@ ended_session = sa.Table(
     sa.Index("ix_tenantry_ended_session_user_id", "user_id"),
 )
 
+# One-time links that are open: a used or revoked one is deleted. A link to reset a password has a
+# user, and the generation of the user's sessions that it ends with; an invitation has neither, and
+# the canonical form of its address. So a user, or an address, has one link.
+link = sa.Table(
+    "tenantry_link",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("digest", sa.String, nullable=False),
+    sa.Column("user_id", sa.ForeignKey(user.c.id, ondelete="CASCADE"), nullable=True),
+    sa.Column("generation", sa.Integer, nullable=True),
+    sa.Column("email", sa.String, nullable=False),
+    sa.Column("canonical_email", Canonical, nullable=True),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.UniqueConstraint("digest"),
+    sa.UniqueConstraint("user_id"),
+    sa.UniqueConstraint("canonical_email"),
+)
+
 # The id is a UUIDv7 of the time in `at`, so the primary key is ordered by time. There is no other
 # index: a change of a profile waits for every page that is written, and the log of one tenant is
 # short enough to be scanned in this order.

@@ -35,7 +35,7 @@ from tenantry.tenant.databases import (
     require_revision,
 )
 from tenantry.tenant.last_owner import LastOwner, lock_another
-from tenantry.tenant.tables import ended_session, user
+from tenantry.tenant.tables import ended_session, link, user
 
 FULL_NAME_CHARS_MAX = 200
 ROLES_FROM = "0003"
@@ -159,6 +159,9 @@ _END_SESSIONS = Statement(
     User,
 )
 _REMOVE = Statement[Any](sa.delete(user).where(_by_id))
+_END_INVITATION = Statement[Any](
+    sa.delete(link).where(link.c.canonical_email == sa.bindparam("email"))
+)
 
 
 async def find(database: TenantDatabase, user_id: UUID) -> User | None:
@@ -247,7 +250,7 @@ def check_new(passwords: Passwords, new: NewUser) -> None:
 async def create(
     ctx: OperationContext, database: TenantDatabase, passwords: Passwords, new: NewUser
 ) -> User:
-    """Create a user.
+    """Create a user. An invitation of the address ends.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
@@ -258,6 +261,8 @@ async def create(
     check_new(passwords, new)
     hashed = await passwords.hash(new.password)
     async with database.begin() as session:
+        # Otherwise it would work again when this user is deleted.
+        await session.execute(_END_INVITATION, email=canonical_email(new.email))
         return await add(ctx, session, new, password_hash=hashed)
 
 
@@ -317,14 +322,9 @@ async def update(
             return locked
         if locked.is_owner and not is_another:
             raise LastOwner
-        user = await _change(session, user_id, **sent, password_hash=hashed)
-        changes = audit_log.changes_between(locked, user, "email", "full_name", "is_active", "role")
-        if hashed is not None:
-            changes += audit_log.named_change("password")
-        await audit.LOG.add(session, ctx, "user.update", user_id, changes=changes)
-        # An inactive user keeps them, so that the log shows why a request is rejected.
-        if user.is_active:
-            await remove_tokens(ctx, catalog, tenant_id, user_id, generation=user.token_generation)
+        user = await change_locked(
+            ctx, catalog, session, locked, tenant_id=tenant_id, **sent, password_hash=hashed
+        )
     if hashed is not None:
         await throttle.lift(realm=str(tenant_id), account=str(user_id))
     return user
@@ -366,19 +366,30 @@ async def _known(database: TenantDatabase, reads: Sequence[Statement[Row]]) -> S
     return reads[await has_revision(database, ROLES_FROM)]
 
 
-async def _change(
+async def change_locked(
+    ctx: OperationContext,
+    catalog: Catalog,
     session: TenantSession,
-    user_id: UUID,
+    locked: User,
     *,
-    email: str | None,
-    full_name: str | None,
-    is_active: bool | None,
-    password_hash: str | None,
-    role: str | None,
+    tenant_id: UUID,
+    email: str | None = None,
+    full_name: str | None = None,
+    is_active: bool | None = None,
+    password_hash: str | None = None,
+    role: str | None = None,
 ) -> User:
+    """Set the values that are not None of a user from `lock`, add an audit entry; return the user.
+
+    Call it last before the transaction ends: it changes the catalog. See `update` for what ends.
+
+    Raises:
+        EmailInUse: Another user of the tenant has the address.
+        UserNotFound: There is no such user.
+    """
     changed = await session.fetch_one(
         _UPDATE,
-        user=user_id,
+        user=locked.id,
         email=email,
         canonical_email=None if email is None else canonical_email(email),
         full_name=full_name,
@@ -387,7 +398,16 @@ async def _change(
         role=role,
     )
     if password_hash is not None or is_active is False:
-        changed = await session.fetch_one(_END_SESSIONS, user=user_id)
+        changed = await session.fetch_one(_END_SESSIONS, user=locked.id)
     if changed is None:
         raise UserNotFound
+    changes = audit_log.changes_between(
+        locked, changed, "email", "full_name", "is_active", "role"
+    )
+    if password_hash is not None:
+        changes += audit_log.named_change("password")
+    await audit.LOG.add(session, ctx, "user.update", locked.id, changes=changes)
+    # An inactive user keeps them, so that the log shows why a request is rejected.
+    if changed.is_active:
+        await remove_tokens(ctx, catalog, tenant_id, locked.id, generation=changed.token_generation)
     return changed

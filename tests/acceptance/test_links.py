@@ -1,0 +1,370 @@
+"""One-time links: invitations, and resets of passwords."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from tenantry.backup import cloning
+from tenantry.services import system_context
+from tenantry.work.progress import Progress
+from testkit import raw_sql
+from tests.acceptance.shapes import ISSUED_LINK, LINK, OPEN_LINK, instant, must_be, page_of
+from tests.acceptance.support import (
+    LOGIN_REFUSED,
+    MODULES,
+    NEW_PASSWORD,
+    PROFILE,
+    TENANTS,
+    UNKNOWN_ID,
+    add_user,
+    at,
+    database_of,
+    done,
+    log_in,
+    ok,
+    patch_tenant,
+    patch_user,
+    refused,
+    restarted,
+    session,
+)
+from tests.conftest import UNDO_HEAD, World
+
+SHOW, USE = "/api/links/show", "/api/links/use"
+BOB = "bob@acme.example.com"
+REFUSED = "The link does not work: it was used or revoked, or it has expired. Ask for a new one."
+CHOSEN = {"password": NEW_PASSWORD, "fullName": "Bob"}
+
+
+def path_of(world: World, *parts: object) -> str:
+    return "/".join([f"{TENANTS}/{world.acme.tenant.id}", *map(str, parts)])
+
+
+async def invited(world: World, email: str = BOB) -> Any:
+    """Return a new invitation to acme."""
+    admin = await world.admin()
+    return ok(await admin.post(path_of(world, "invitations"), json={"email": email}), 201)
+
+
+async def reset(world: World, user: object = None) -> Any:
+    """Return a new link to reset the password of a user of acme, by default of the owner."""
+    admin, user = await world.admin(), user or world.acme.owner.id
+    return ok(await admin.post(path_of(world, "users", user, "reset-link")), 201)
+
+
+def secret_of(issued: Any) -> str:
+    return str(issued["url"].partition("#")[2])
+
+
+async def used(world: World, issued: Any, **more: object) -> httpx.Response:
+    return await world.stranger().post(USE, json={"secret": secret_of(issued), **CHOSEN, **more})
+
+
+async def must_be_refused(world: World, issued: Any) -> None:
+    """Check that a link has the answer of every link that does not work."""
+    shown = await world.stranger().post(SHOW, json={"secret": secret_of(issued)})
+    refused(shown, 404, REFUSED)
+    assert shown.headers["x-error-code"] == "link_refused"
+    refused(await used(world, issued), 404, REFUSED)
+
+
+async def logged(world: World) -> set[tuple[str, str]]:
+    """Return the actions on users and links in the audit log of acme, and who did them."""
+    rows = database_of(world, world.acme.tenant).run("SELECT action, actor FROM tenantry_audit")
+    return {row for row in rows if row[0].startswith(("link.", "user.")) and row[1] != "test"}
+
+
+class TestAnInvitation:
+    async def test_makes_a_user_who_chose_the_password(self, world: World) -> None:
+        """The link is shown once; it is valid for 72 hours, and is opened without credentials."""
+        admin = await world.admin()
+
+        issued = await invited(world)
+
+        must_be(issued, ISSUED_LINK)
+        assert (issued["email"], issued["userId"]) == (BOB, None)
+        assert issued["url"].startswith(f"{world.services.settings.base_url}/link#tni_")
+        lifetime = instant(issued["expiresAt"]) - instant(issued["createdAt"])
+        assert lifetime.total_seconds() == 72 * 3600
+        listed = await admin.get(path_of(world, "links"))
+        must_be(ok(listed), page_of(LINK))
+        assert ok(listed)["items"] == [{name: issued[name] for name in LINK}]
+        assert secret_of(issued) not in listed.text
+        assert secret_of(issued) not in database_of(world, world.acme.tenant).dump()
+        shown = ok(await world.stranger().post(SHOW, json={"secret": secret_of(issued)}))
+        must_be(shown, OPEN_LINK)
+        assert (shown["email"], shown["isInvitation"]) == (BOB, True)
+        assert shown["tenantName"] == world.acme.tenant.name
+
+        assert ok(await used(world, issued)) == shown
+
+        ok(await log_in(world, world.acme, NEW_PASSWORD, email=BOB))
+        users = ok(await admin.get(path_of(world, "users")))["items"]
+        assert [(one["email"], one["fullName"]) for one in users[1:]] == [(BOB, "Bob")]
+        assert ok(await admin.get(path_of(world, "links")))["items"] == []
+        by_link = f"link:{issued['id']}"
+        assert await logged(world) == {
+            ("link.issue", "ada@example.com"),
+            ("link.use", by_link),
+            ("user.create", by_link),
+        }
+        await must_be_refused(world, issued)
+
+    async def test_needs_an_address_that_no_user_has(self, world: World) -> None:
+        """Also when it is used: then its answer does not say why."""
+        admin, path = await world.admin(), path_of(world, "invitations")
+        owner = world.acme.owner.email.upper()
+        refused(await admin.post(path, json={"email": owner}), 409)
+        refused(await admin.post(path, json={"email": "bob"}), 400)
+        issued = await invited(world)
+        taken = await add_user(world, world.acme, "bob2@acme.example.com")
+        await patch_user(world, world.acme, taken["id"], email=BOB)
+
+        await must_be_refused(world, issued)
+
+        assert ok(await admin.get(path_of(world, "links")))["items"] == []
+
+    async def test_ends_when_an_admin_adds_the_user(self, world: World) -> None:
+        """For good: it does not come back when that user is deleted."""
+        admin, issued = await world.admin(), await invited(world)
+        user = await add_user(world, world.acme, BOB.upper())
+        done(await admin.delete(path_of(world, "users", user["id"])))
+
+        await must_be_refused(world, issued)
+
+    async def test_stays_open_after_a_mistake(self, world: World) -> None:
+        """The rules of passwords and names are those of other users."""
+        issued = await invited(world)
+        for mistake in (
+            {"password": "short77"},
+            {"password": BOB.upper()},
+            {"password": "password1"},
+            {"fullName": " "},
+            {"fullName": "x" * 201},
+        ):
+            refused(await used(world, issued, **mistake), 400)
+        bare = {"secret": secret_of(issued), "password": NEW_PASSWORD}
+        answer = await world.stranger().post(USE, json=bare)
+        refused(answer, 400)
+        assert answer.headers["x-error-code"] == "name_required"
+
+        ok(await used(world, issued))
+
+
+class TestAReset:
+    async def test_sets_the_password_and_ends_sessions_and_tokens(self, world: World) -> None:
+        """As a new password by an admin does; the name stays."""
+        client = await session(world, world.acme)
+        bound = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        issued = await reset(world)
+        must_be(issued, ISSUED_LINK)
+        assert issued["url"].partition("#")[2].startswith("tnr_")
+        ok(await client.get(PROFILE))
+
+        bare = {"secret": secret_of(issued), "password": NEW_PASSWORD}
+        shown = ok(await world.stranger().post(USE, json=bare))
+
+        assert (shown["isInvitation"], shown["fullName"]) == (False, world.acme.owner.full_name)
+        refused(await client.get(PROFILE), 401)
+        refused(await bound.get(MODULES), 401)
+        refused(await log_in(world, world.acme), 401, LOGIN_REFUSED)
+        ok(await log_in(world, world.acme, NEW_PASSWORD))
+        admin = await world.admin()
+        assert ok(await admin.get(f"{path_of(world)}/mcp-tokens"))["items"] == []
+        assert await logged(world) == {
+            ("link.issue", "ada@example.com"),
+            ("link.use", f"link:{issued['id']}"),
+            ("user.update", f"link:{issued['id']}"),
+        }
+        await must_be_refused(world, issued)
+
+    async def test_ends_with_the_sessions_of_its_user(self, world: World) -> None:
+        """By a deactivation, a new password, or a logout everywhere; and with the user."""
+        admin, user = await world.admin(), world.acme.owner.id
+        client = await session(world, world.acme)
+        issued = await reset(world)
+        done(await client.post("/api/tenant/auth/logout", json={"everywhere": True}))
+        await must_be_refused(world, issued)
+        issued = await reset(world)
+        await patch_user(world, world.acme, user, password=NEW_PASSWORD)
+        await must_be_refused(world, issued)
+        issued = await reset(world)
+        await patch_user(world, world.acme, user, isActive=False)
+        await must_be_refused(world, issued)
+        answer = await admin.post(path_of(world, "users", user, "reset-link"))
+        refused(answer, 409)
+        await patch_user(world, world.acme, user, isActive=True)
+        await must_be_refused(world, issued)
+        assert ok(await admin.get(path_of(world, "links")))["items"] == []
+        issued = await reset(world)
+        done(await admin.delete(path_of(world, "users", user)))
+        await must_be_refused(world, issued)
+        refused(await admin.post(path_of(world, "users", user, "reset-link")), 404)
+
+    async def test_follows_the_address_of_its_user(self, world: World) -> None:
+        """The list shows the address that the user has now."""
+        issued = await reset(world)
+        await patch_user(world, world.acme, world.acme.owner.id, email="zoe@acme.example.com")
+
+        [listed] = ok(await (await world.admin()).get(path_of(world, "links")))["items"]
+
+        assert listed["email"] == "zoe@acme.example.com"
+        ok(await used(world, issued))
+
+
+class TestEveryLink:
+    @pytest.mark.parametrize("make", [invited, reset])
+    async def test_works_once_for_simultaneous_requests(self, world: World, make: Any) -> None:
+        """One of them succeeds; the others have the answer of a used link."""
+        issued = await make(world)
+
+        answers = await asyncio.gather(
+            *(used(world, issued, password=f"{NEW_PASSWORD} {number}") for number in range(4))
+        )
+
+        won = [n for n, one in enumerate(answers) if one.status_code == 200]
+        assert len(won) == 1
+        for one in answers:
+            if one.status_code != 200:
+                refused(one, 404, REFUSED)
+        email = issued["email"]
+        ok(await log_in(world, world.acme, f"{NEW_PASSWORD} {won[0]}", email=email))
+
+    @pytest.mark.parametrize("make", [invited, reset])
+    async def test_is_replaced_revoked_and_suspended(self, world: World, make: Any) -> None:
+        """A newer one ends it; it does not work while the tenant is suspended."""
+        admin = await world.admin()
+        first, second = await make(world), await make(world)
+        await must_be_refused(world, first)
+        assert [one["id"] for one in ok(await admin.get(path_of(world, "links")))["items"]] == [
+            second["id"]
+        ]
+        refused(await admin.delete(path_of(world, "links", first["id"])), 404)
+        done(await admin.delete(path_of(world, "links", second["id"])))
+        await must_be_refused(world, second)
+        assert ("link.revoke", "ada@example.com") in await logged(world)
+        third = await make(world)
+        await patch_tenant(world, world.acme, isActive=False)
+        await must_be_refused(world, third)
+        await patch_tenant(world, world.acme, isActive=True)
+        ok(await used(world, third))
+
+    @pytest.mark.parametrize("make", [invited, reset])
+    async def test_ends_after_72_hours(self, world: World, make: Any) -> None:
+        """The next link of the tenant removes what has expired."""
+        issued = await make(world)
+        database_of(world, world.acme.tenant).run(
+            "UPDATE tenantry_link SET expires_at = '2020-01-01 00:00:00+00'"
+        )
+
+        await must_be_refused(world, issued)
+
+        admin = await world.admin()
+        assert ok(await admin.get(path_of(world, "links")))["items"] == []
+        await invited(world, "carol@acme.example.com")
+        rows = database_of(world, world.acme.tenant).run("SELECT count(*) FROM tenantry_link")
+        assert rows == [(1,)]
+
+    async def test_is_of_one_tenant(self, world: World) -> None:
+        """The secret alone names it; one that names another tenant is none."""
+        issued = await invited(world)
+        secret = secret_of(issued)
+        for wrong in (
+            "",
+            "tni_",
+            secret[:-1],
+            f"{secret}x",
+            secret.upper(),
+            secret.replace("tni_", "tnr_"),
+            world.acme.key.secret,
+            "tni_" + "é" * 80,
+            "x" * 10_000,
+        ):
+            refused(await world.stranger().post(SHOW, json={"secret": wrong}), 404, REFUSED)
+        stranger = path_of(world, "links", issued["id"]).replace(
+            str(world.acme.tenant.id), str(world.globex.tenant.id)
+        )
+        refused(await (await world.admin()).delete(stranger), 404)
+        globex = world.client(x_api_key=world.globex.key.secret)
+
+        ok(await globex.post(USE, json={"secret": secret, **CHOSEN}))
+
+        ok(await log_in(world, world.acme, NEW_PASSWORD, email=BOB))
+        refused(await log_in(world, world.globex, NEW_PASSWORD, email=BOB), 401, LOGIN_REFUSED)
+
+    async def test_is_rejected_by_a_read_only_tenant(self, world: World) -> None:
+        """And works afterwards: nothing was written."""
+        issued = await invited(world)
+        await patch_tenant(world, world.acme, isReadOnly=True)
+        answer = await used(world, issued)
+        assert answer.status_code == 403
+        assert answer.headers["x-error-code"] == "tenant_read_only"
+        await patch_tenant(world, world.acme, isReadOnly=False)
+        ok(await used(world, issued))
+
+    async def test_needs_the_revision_with_links(self, world: World) -> None:
+        """503 before it; users are added as before."""
+        admin, database = await world.admin(), database_of(world, world.acme.tenant)
+        await world.services.databases.forget(world.acme.tenant.id)
+        raw_sql.run(database.url, *UNDO_HEAD)
+
+        for answer in (
+            await admin.post(path_of(world, "invitations"), json={"email": BOB}),
+            await admin.get(path_of(world, "links")),
+        ):
+            refused(answer, 503)
+        await add_user(world, world.acme, BOB)
+
+
+async def test_guesses_are_limited_as_those_of_passwords(world: World) -> None:
+    """Those of one network, and those at one link; both requests count."""
+    issued, wrong = await invited(world), {"secret": "tni_wrong"}
+    guesser, other = at(world, "203.0.113.7"), at(world, "198.51.100.7")
+    for _ in range(2):
+        refused(await guesser.post(SHOW, json=wrong), 404, REFUSED)
+        refused(await guesser.post(USE, json={**wrong, **CHOSEN}), 404, REFUSED)
+    refused(await guesser.post(SHOW, json=wrong), 404, REFUSED)
+    refused(await guesser.post(SHOW, json=wrong), 429)
+    refused(await other.post(SHOW, json=wrong), 404)
+    ok(await guesser.post(SHOW, json={"secret": secret_of(issued)}))
+
+    few = world.services.settings.model_copy(update={"login_address_minutely": 8})
+    async with restarted(few) as clients:
+        statuses = [
+            (await clients().post(SHOW, json={"secret": f"tni_{n}"})).status_code for n in range(9)
+        ]
+        assert statuses == [404] * 8 + [429]
+        refused(await clients().post(USE, json={"secret": secret_of(issued), **CHOSEN}), 429)
+    ok(await other.post(USE, json={"secret": secret_of(issued), **CHOSEN}))
+
+
+async def test_a_tenant_that_is_not_there_is_no_other_answer(world: World) -> None:
+    """Neither an unknown one, nor a deleted one."""
+    admin, issued = await world.admin(), await invited(world)
+    refused(await admin.post(f"{TENANTS}/{UNKNOWN_ID}/invitations", json={"email": BOB}), 404)
+    await patch_tenant(world, world.acme, isActive=False)
+    done(await admin.request("DELETE", path_of(world), params={"name": world.acme.tenant.name}))
+
+    await must_be_refused(world, issued)
+
+
+async def test_a_copy_and_a_deleted_tenant_that_is_back_have_no_links(world: World) -> None:
+    """The links of a tenant that is copied work on."""
+    invitation, new_password = await invited(world), await reset(world)
+    copying, now = world.services.copying, system_context("test")
+    copy = await cloning.clone(now, copying, world.acme.tenant, name="Copy", progress=Progress())
+    links = "SELECT count(*) FROM tenantry_link"
+    assert database_of(world, copy.tenant).run(links) == [(0,)]
+    ok(await used(world, invitation))
+    admin = await world.admin()
+    await patch_tenant(world, world.acme, isActive=False)
+    done(await admin.delete(path_of(world), params={"name": world.acme.tenant.name}))
+    await must_be_refused(world, new_password)
+    ok(await admin.post(f"/api/admin/deleted-tenants/{world.acme.tenant.id}/undelete"))
+    await patch_tenant(world, world.acme, isActive=True)
+
+    await must_be_refused(world, new_password)
+
+    assert database_of(world, world.acme.tenant).run(links) == [(0,)]
