@@ -25,6 +25,7 @@ PAGES = {
     "/console": "index.html",
     "/console/": "index.html",
     "/docs": "docs.html",
+    "/link": "link.html",
 }
 FLEET = f"{PREFIX}fleet.html"
 """The page of the console over a fleet of databases: `index.html` with an attribute."""
