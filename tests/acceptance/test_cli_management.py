@@ -68,6 +68,7 @@ NAMING = {
 ME = f"cli:{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
 USER = {"id", "email", "fullName", "isActive", "createdAt", "role"}
 KEY = {"id", "prefix", "createdAt", "lastUsedAt", "expiresAt"}
+LINK = {"id", "userId", "email", "createdAt", "expiresAt"}
 TOKEN = KEY | {"name", "userId", "scopes"}
 POSTS = "/api/public/blog/posts"
 PROFILE = "/api/tenant/auth/profile"
@@ -712,6 +713,67 @@ class TestKey:
         assert len(alone("key", "list", "globex", "--json").data["items"]) == 1
 
 
+class TestLink:
+    @pytest.mark.slow
+    def test_lets_a_person_choose_a_password(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+
+        invitation = tenantry("user", "invite", "acme", BOB, "--json").data
+        chosen = {"secret": _secret(invitation), "password": PASSWORD, "fullName": "Bob"}
+        used = _asked(tenantry, "/api/links/use", body=chosen)
+        reset = tenantry("user", "reset-link", "acme", BOB.upper(), "--json").data
+        page = tenantry("user", "links", "acme", "--json").data
+        again = _asked(tenantry, "/api/links/use", body={**chosen, "secret": _secret(reset)})
+
+        assert set(invitation) == set(reset) == LINK | {"url"}
+        assert set(page) == PAGE
+        assert page["items"] == [{name: reset[name] for name in LINK}]
+        assert (used.status_code, again.status_code) == (200, 200)
+        assert _logs_in(tenantry, made, BOB, PASSWORD)
+        inside = ("audit", "list", "--inside", "acme", "--action", "link.issue", "--json")
+        audited = tenantry(*inside).data["items"]
+        assert [one["command"] for one in audited] == [
+            "tenantry user reset-link",
+            "tenantry user invite",
+        ]
+
+    def test_is_shown_once_and_revoked(self, alone: Commands):
+        alone.create_tenant("acme")
+
+        ended = alone("user", "invite", "acme", BOB)
+        secret = ended.stdout.partition("#")[2].split()[0]
+        listed = alone("user", "links", "acme")
+        link_id = alone("user", "links", "acme", "--json").data["items"][0]["id"]
+        revoked = alone("user", "revoke-link", "acme", link_id, "--json").data
+
+        assert secret.startswith("tni_")
+        assert "not shown again" in ended.stderr
+        assert BOB in listed.stdout
+        assert secret not in ended.stderr + listed.stdout
+        assert revoked == {"message": "The link was revoked."}
+        assert alone("user", "links", "acme", "--json").data["items"] == []
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("invite", "globex", BOB), "tenant list"),
+            (("invite", "acme", "bob"), "e-mail"),
+            (("invite", "acme", OWNER), "already in use"),
+            (("reset-link", "acme", BOB), "user list"),
+            (("revoke-link", "acme", UNKNOWN_ID), "no such link"),
+            (("revoke-link", "acme", "nonsense"), "no such link"),
+        ],
+    )
+    def test_is_refused_in_one_line(self, alone: Commands, arguments: tuple[str, ...], said: str):
+        alone.create_tenant("acme")
+
+        ended = alone("user", *arguments)
+
+        assert (ended.status, ended.stdout) == (2, "")
+        assert said in only_line(ended.stderr)
+
+
 class TestToken:
     @pytest.mark.slow
     def test_acts_as_its_user_until_it_is_revoked(self, tenantry: Commands):
@@ -1037,6 +1099,10 @@ class TestWorker:
 def _create_bob(tenantry: Commands) -> Any:
     asked = ("user", "create", "acme", BOB, "--full-name", "Bob", "--json")
     return tenantry(*asked, password=PASSWORD).data
+
+
+def _secret(issued: dict[str, Any]) -> str:
+    return str(issued["url"].partition("#")[2])
 
 
 def _asked(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from typing import Literal
 
+import httpx
 import pytest
 
 from tenantry.app import app_over
@@ -125,6 +126,7 @@ async def use_everything(world: World) -> dict[str, str]:
         "second key": issued_key,
         "McpToken": mcp_token,
         "own McpToken": own_token,
+        **await use_links(admin, stranger, tenant, str(world.acme.owner.id)),
     }
     # Badly: in the wrong header, in the query, in the path, in a body that is refused.
     for secret in secrets.values():
@@ -141,6 +143,8 @@ async def use_everything(world: World) -> dict[str, str]:
         for method in ("tools/call", secret):
             asked = {"jsonrpc": "2.0", "id": secret, "method": method, "params": called}
             await assistant.post("/mcp", json=asked, headers={"mcp-protocol-version": "2025-11-25"})
+        await stranger.post("/api/links/show", json={"secret": secret})
+        await stranger.get(f"/link/{secret}")
         await with_key.get(POSTS, params={"page": secret})
         await admin.post(MIGRATE_ALL, json={secret: secret})
         await admin.get(f"{TENANTS}/{secret}")
@@ -155,4 +159,20 @@ async def use_everything(world: World) -> dict[str, str]:
     globex = client_of(app, x_api_key=world.globex.key.secret)
     body = {"email": world.globex.owner.email, "password": PASSWORD}
     assert (await globex.post(LOGIN, json=body)).status_code >= 500
+    return secrets
+
+
+async def use_links(
+    admin: httpx.AsyncClient, stranger: httpx.AsyncClient, tenant: str, user_id: str
+) -> dict[str, str]:
+    """Use an invitation, and open the reset of a password; return their secrets."""
+    person = {"email": "carol@acme.example.com"}
+    issued = {
+        "invitation": await admin.post(f"{tenant}/invitations", json=person),
+        "reset link": await admin.post(f"{tenant}/users/{user_id}/reset-link"),
+    }
+    secrets = {name: str(ok(one, 201)["url"].partition("#")[2]) for name, one in issued.items()}
+    chosen = {"secret": secrets["invitation"], "password": OTHER_PASSWORD, "fullName": "C"}
+    ok(await stranger.post("/api/links/use", json=chosen))
+    ok(await stranger.post("/api/links/show", json={"secret": secrets["reset link"]}))
     return secrets
