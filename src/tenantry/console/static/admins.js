@@ -1,14 +1,17 @@
 // The admins: who may manage every tenant.
 
 import { ADMINS, get, send } from "./api.js";
-import { ask, confirm } from "./dialogs.js";
+import { confirm } from "./dialogs.js";
 import { el, fill } from "./dom.js";
-import { field, input, newPassword } from "./forms.js";
+import { field, input } from "./forms.js";
 import { menuColumn } from "./menu.js";
 import * as session from "./session.js";
 import { activity } from "./states.js";
 import { table } from "./table.js";
+import { addPerson, setPassword } from "./users.js";
 import { announce, button, heading, hint, time } from "./widgets.js";
+
+const ENDED_TEXT = "All sessions of the admin end.";
 
 /** Show the admins. */
 export async function view({ signal }) {
@@ -35,7 +38,7 @@ export async function view({ signal }) {
     menuColumn(
       (one) => one.email,
       (one) => [
-        { text: "Set password…", press: () => setPassword(one, change) },
+        { text: "Set password…", press: () => setPassword(one, ENDED_TEXT, change) },
         one.isActive
           ? { text: "Deactivate…", press: () => deactivate(one, change), kind: "danger" }
           : { text: "Activate", press: () => activate(one, change) },
@@ -43,30 +46,14 @@ export async function view({ signal }) {
     ),
   ];
   await load();
-  const add = button("Add an admin", () => create(load), { kind: "primary" });
+  const email = () => field("E-mail address", input("email", { type: "email", required: true }));
+  const press = () => addPerson("Add an admin", ADMINS, [email()], load);
+  const add = button("Add an admin", press, { kind: "primary" });
   return [
     heading("Admins", add),
     hint("An admin may manage every tenant. The last active one stays active."),
     list,
   ];
-}
-
-function create(load) {
-  const email = field("E-mail address", input("email", { type: "email", required: true }));
-  const fields = [email, newPassword("Password")];
-  ask("Add an admin", fields, { action: "Add" }, async (data, close) => {
-    await send("POST", ADMINS, Object.fromEntries(data));
-    await load();
-    close();
-    announce(`${data.get("email")} was added.`);
-  });
-}
-
-function setPassword(admin, change) {
-  const fields = ["All sessions of the admin end.", newPassword("New password")];
-  ask(`Set the password of ${admin.email}`, fields, { action: "Set password" }, (data) =>
-    change(admin, { password: data.get("password") }, "The password was set."),
-  );
 }
 
 function activate(admin, change) {

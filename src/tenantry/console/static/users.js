@@ -1,7 +1,7 @@
 // The users of a tenant.
 
 import { send } from "./api.js";
-import { ask, confirm } from "./dialogs.js";
+import { ask, confirm, copyable, showSecrets } from "./dialogs.js";
 import { field, input, newPassword, select } from "./forms.js";
 import { listing } from "./listing.js";
 import { menuColumn } from "./menu.js";
@@ -17,21 +17,19 @@ const ROLES = [
 ];
 const ROLE_HINT =
   "Owners manage users and keys. Editors write all posts, authors their own, readers none.";
+const ONCE = "It is shown only once, and works once, for 72 hours. Send it to this person only.";
 const ENDED_TEXT = "All sessions and McpTokens of the user end. This cannot be undone.";
 
 /** A section with the users of the tenant at `tenantPath`. */
 export function users(tenantPath, signal) {
   const path = `${tenantPath}/users`;
-  const change = async (user, body, done) => {
-    await send("PATCH", `${path}/${user.id}`, body);
+  const act = async (method, user, body, done) => {
+    await send(method, `${path}/${user.id}`, body);
     await list.reload();
     announce(done);
   };
-  const remove = async (user) => {
-    await send("DELETE", `${path}/${user.id}`);
-    await list.reload();
-    announce("The user was deleted.");
-  };
+  const change = (user, body, done) => act("PATCH", user, body, done);
+  const remove = (user) => act("DELETE", user, undefined, "The user was deleted.");
   const columns = [
     { title: "E-mail address", kind: "name", by: "email", cell: (user) => cut(user.email) },
     { title: "Full name", kind: "name minor", by: "fullName", cell: (user) => cut(user.fullName) },
@@ -40,7 +38,7 @@ export function users(tenantPath, signal) {
     { title: "Created", kind: "minor", by: "createdAt", cell: (user) => time(user.createdAt) },
     menuColumn(
       (user) => user.email,
-      (user) => actions(user, change, remove),
+      (user) => actions(user, change, remove, path),
     ),
   ];
   const list = listing("Users", {
@@ -49,12 +47,15 @@ export function users(tenantPath, signal) {
     signal,
     pageSize: USERS_ON_A_PAGE,
     empty: "The tenant has no users.",
-    actions: [button("Add a user", () => add(path, list))],
+    actions: [
+      button("Invite", () => invite(`${tenantPath}/invitations`)),
+      button("Add a user", () => addPerson("Add a user", path, who({}), list.reload)),
+    ],
   });
   return list.element;
 }
 
-function actions(user, change, remove) {
+function actions(user, change, remove, path) {
   const { email, isActive } = user;
   const done = `${email} was ${isActive ? "deactivated" : "activated"}.`;
   const toggle = () => change(user, { isActive: !isActive }, done);
@@ -63,17 +64,30 @@ function actions(user, change, remove) {
   const asked = () => confirm(`Delete ${email}?`, lost, "Delete", () => remove(user));
   return [
     { text: "Edit…", press: () => edit(user, change) },
-    { text: "Set password…", press: () => setPassword(user, change) },
+    { text: "Set password…", press: () => setPassword(user, ENDED_TEXT, change) },
+    { text: "Make a reset link", press: () => showLink(`${path}/${user.id}/reset-link`, {}) },
     isActive ? { text: "Deactivate…", press: deactivate } : { text: "Activate", press: toggle },
     { text: "Delete…", kind: "danger", press: asked },
   ];
 }
 
-function add(path, list) {
-  const fields = [...who({ fullName: "", email: "", role: "editor" }), newPassword("Password")];
-  ask("Add a user", fields, { action: "Add" }, async (data, close) => {
+function invite(path) {
+  ask("Invite a user", [who({})[1]], { action: "Make a link" }, (data, close) =>
+    showLink(path, Object.fromEntries(data), close),
+  );
+}
+
+async function showLink(path, body, close = () => {}) {
+  const { url, email } = await send("POST", path, body);
+  close();
+  await showSecrets(`Link for ${email}`, ONCE, copyable("Link", url));
+}
+
+/** Ask for the password of a new user or admin besides the `fields`, and add them at `path`. */
+export function addPerson(title, path, fields, reload) {
+  ask(title, [...fields, newPassword("Password")], { action: "Add" }, async (data, close) => {
     await send("POST", path, Object.fromEntries(data));
-    await list.reload();
+    await reload();
     close();
     announce(`${data.get("email")} was added.`);
   });
@@ -85,14 +99,15 @@ function edit(user, change) {
   );
 }
 
-function setPassword(user, change) {
-  const fields = [ENDED_TEXT, newPassword("New password")];
-  ask(`Set the password of ${user.email}`, fields, { action: "Set password" }, (data) =>
-    change(user, { password: data.get("password") }, "The password was set."),
+/** Ask for a new password of a user or an admin; `text` says what ends with the old one. */
+export function setPassword(person, text, change) {
+  const fields = [text, newPassword("New password")];
+  ask(`Set the password of ${person.email}`, fields, { action: "Set password" }, (data) =>
+    change(person, { password: data.get("password") }, "The password was set."),
   );
 }
 
-function who({ fullName, email, role }) {
+function who({ fullName = "", email = "", role = "editor" }) {
   return [
     field("Full name", input("fullName", { value: fullName, required: true })),
     field("E-mail address", input("email", { type: "email", value: email, required: true })),
