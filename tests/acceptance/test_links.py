@@ -233,6 +233,20 @@ class TestEveryLink:
         ok(await log_in(world, world.acme, f"{NEW_PASSWORD} {won[0]}", email=email))
 
     @pytest.mark.parametrize("make", [invited, reset])
+    async def test_is_used_or_revoked_and_never_both(self, world: World, make: Any) -> None:
+        """Also when it is revoked while the password of its use is hashed."""
+        admin = await world.admin()
+        for pause_ms in (0, 5, 10, 20, 30):
+            issued = await make(world)
+            using = asyncio.create_task(used(world, issued, password=f"{NEW_PASSWORD} {pause_ms}"))
+            await asyncio.sleep(pause_ms / 1000)
+            revoked = await admin.delete(path_of(world, "links", issued["id"]))
+            outcome = [(await using).status_code, revoked.status_code]
+            assert sorted(outcome) == [200, 404]
+            if make is invited and outcome[0] == 200:
+                break
+
+    @pytest.mark.parametrize("make", [invited, reset])
     async def test_is_replaced_revoked_and_suspended(self, world: World, make: Any) -> None:
         """A newer one ends it; it does not work while the tenant is suspended."""
         admin = await world.admin()
