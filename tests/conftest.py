@@ -49,11 +49,12 @@ HEAD_NAME = "0003_add_roles_links_and_schedules"
 UNDO_HEAD = (
     "ALTER TABLE tenantry_user DROP COLUMN role",
     "DROP TABLE tenantry_link",
+    "DROP TABLE tenantry_post_schedule",
+    "ALTER TABLE tenantry_blog_state DROP COLUMN due_at",
     f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
 )
-BEFORE_VERSIONS = "0001"
-# Reset it to the revision before the versions of posts.
-UNDO_VERSIONS = (
+# And to the first one.
+UNDO_ALL = (
     *UNDO_HEAD,
     "DROP TABLE tenantry_draft_text",
     "DROP TABLE tenantry_post_version",
@@ -63,7 +64,7 @@ UNDO_VERSIONS = (
         f"ALTER TABLE tenantry_post DROP COLUMN {column}"
         for column in ("version", "saved_at", "draft_slug")
     ),
-    f"UPDATE tenantry_version SET version_num = '{BEFORE_VERSIONS}'",
+    "UPDATE tenantry_version SET version_num = '0001'",
 )
 
 

@@ -182,6 +182,8 @@ OWN_POST_SUMMARY: Shape = {
     "publishedAt": maybe(is_instant),
     "version": is_count,
     "hasDraft": is_flag,
+    "publishAt": maybe(is_instant),
+    "unpublishAt": maybe(is_instant),
 }
 OWN_POST: Shape = {**OWN_POST_SUMMARY, "content": is_text}
 TENANT: Shape = {

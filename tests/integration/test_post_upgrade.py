@@ -5,7 +5,7 @@ import pytest
 from testkit import raw_sql
 from tests.acceptance.assistants import assistant, data_of
 from tests.acceptance.support import MIGRATE_ALL, OWN_POSTS, POSTS, TENANTS, ok, refused
-from tests.conftest import BEFORE_VERSIONS, HEAD, UNDO_VERSIONS, World
+from tests.conftest import HEAD, UNDO_ALL, UNDO_HEAD, World
 
 COLUMNS = (
     "id, slug, title, content, excerpt, author_id, author_name, tags, created_at, updated_at,"
@@ -21,10 +21,8 @@ def url_of(world: World) -> str:
 @pytest.fixture(name="old")
 def _old(world: World) -> World:
     """The world with the database of acme as the release before has left it."""
-    raw_sql.run(url_of(world), *UNDO_VERSIONS)
-    assert raw_sql.rows(url_of(world), "SELECT version_num FROM tenantry_version") == [
-        (BEFORE_VERSIONS,)
-    ]
+    raw_sql.run(url_of(world), *UNDO_ALL)
+    assert raw_sql.rows(url_of(world), "SELECT version_num FROM tenantry_version") == [("0001",)]
     return world
 
 
@@ -77,9 +75,7 @@ async def test_editors_and_assistants_read_the_posts_of_a_tenant_that_stays_read
     admin, tenant = await old.admin(), f"{TENANTS}/{old.acme.tenant.id}"
     ok(await admin.patch(tenant, json={"isReadOnly": True}))
     ok(await admin.post(MIGRATE_ALL))
-    assert raw_sql.rows(url_of(old), "SELECT version_num FROM tenantry_version") == [
-        (BEFORE_VERSIONS,)
-    ]
+    assert raw_sql.rows(url_of(old), "SELECT version_num FROM tenantry_version") == [("0001",)]
 
     owner = await old.owner(old.acme)
     reader = old.client(x_mcp_token=await old.mcp_token(old.acme, "content:read"))
@@ -89,6 +85,39 @@ async def test_editors_and_assistants_read_the_posts_of_a_tenant_that_stays_read
     async with assistant(old, await old.mcp_token(old.acme)) as client:
         found = data_of(await client.call_tool("get_post", {"slug": "hello-from-acme"}))
         assert (found["version"], found["hasDraft"]) == (1, False)
+
+
+async def test_drafts_are_read_before_schedules_can_be_made(world: World) -> None:
+    """In a database of the release before, everything that it has is read."""
+    owner, public = await world.owner(world.acme), world.public(world.acme)
+    post = ok(await owner.get(OWN_POSTS))["items"][0]
+    path = f"{OWN_POSTS}/{post['id']}"
+    draft = {"title": "New", "content": "New text", "publish": False}
+    post = ok(await owner.put(path, json=draft))
+    reader = world.client(x_mcp_token=await world.mcp_token(world.acme, "content:read"))
+    reads = [
+        (client, one)
+        for client in (owner, reader)
+        for one in (path, OWN_POSTS, f"{OWN_POSTS}?status=published&tag=news&search=e")
+    ]
+    reads += [(public, one) for one in (POSTS, f"{POSTS}?tag=news", f"{POSTS}/hello-from-acme")]
+    before = [ok(await client.get(one)) for client, one in reads]
+    raw_sql.run(url_of(world), *UNDO_HEAD)
+    await world.services.databases.forget(world.acme.tenant.id)
+
+    assert [ok(await client.get(one)) for client, one in reads] == before
+    assert ok(await owner.get(f"{path}/versions"))["totalCount"] == 2
+    for answer in (
+        await owner.put(path, json=draft),
+        await owner.put(f"{path}/schedule", json={}),
+    ):
+        refused(answer, 503)
+        assert answer.headers["x-error-code"] == "tenant_outdated"
+
+    ok(await (await world.admin()).post(MIGRATE_ALL))
+
+    assert [ok(await client.get(one)) for client, one in reads] == before
+    assert ok(await owner.put(f"{path}/schedule", json={})) == post
 
 
 async def test_the_release_before_writes_to_an_upgraded_database(world: World) -> None:

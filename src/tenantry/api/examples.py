@@ -144,7 +144,7 @@ _BY_KIND: Mapping[type[ms.Type], Any] = {
     ms.UUIDType: ID,
 }
 # Members that are left out of requests: any example of a future time would expire.
-_OMITTED = {"expiresAt"}
+_OMITTED = {"expiresAt", "publishAt", "unpublishAt"}
 
 
 def example_of(type_: type[msgspec.Struct], *, is_request: bool = False) -> Any:

@@ -4,6 +4,7 @@ What is copied is only read: the new tenant gets a database of its own, filled f
 """
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 
@@ -16,12 +17,16 @@ from tenantry.catalog.job_states import Job
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.copying.survey import Survey
 from tenantry.db.inspection import DatabaseMissing
+from tenantry.db.servers import Server
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import checked_name, new_tenant
+from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.migration.errors import explain
 from tenantry.settings import SERVER_DEFAULT
+from tenantry.tenant.blog import scheduling
+from tenantry.tenant.databases import TenantDatabase
 from tenantry.tenant.tables import user
 from tenantry.work.progress import Progress
 
@@ -85,7 +90,7 @@ async def clone(
     The clone has another id, one new API key and no sessions, and is at the head. It is on the
     server *server_name*, of the same engine; None for that of *source*. The SQL *anonymise* is
     executed in it before it is listed. Without *with_key*, it has no API key: an admin adds one
-    later.
+    later. Its posts have no schedule: a copy publishes nothing by itself.
 
     Raises:
         NotServed: *source* is an attached database.
@@ -107,17 +112,22 @@ async def clone(
         size_bytes_max=source.size_bytes_max,
     )
 
+    removed = 0
+
     async def fill() -> None:
+        nonlocal removed
         target = server.url(tenant.database_name)
         await loading.create_empty(server, tenant.database_name)
         contents = await dumps.copy(url, target, progress.add, tools=copying.tools)
         await dumps.check_loaded(target, contents, is_foreign=False)
+        removed = await _remove_schedules(server, tenant)
         if anonymise is not None:
             await _anonymise(target, anonymise)
 
-    return await create_tenant(
+    made = await create_tenant(
         ctx, copying, tenant, fill, kind=CLONE, progress=progress, with_key=with_key
     )
+    return replace(made, schedules_removed=removed)
 
 
 async def adopt_copy(
@@ -132,7 +142,8 @@ async def adopt_copy(
     """Make a new tenant from a copy of a tenant's database, of any moment.
 
     It has another id, one new API key and no sessions, and is migrated to the head. Its modules and
-    its limit of requests are the defaults: they are in the catalog, not in the copy.
+    its limit of requests are the defaults: they are in the catalog, not in the copy. Its posts have
+    no schedule, as those of a clone.
 
     The copy is *database*: a URL; or the path of a file, or the name of a database on the server
     *server_name*. The tenant is on that server; if it is None, on the default one, or else on one
@@ -154,8 +165,10 @@ async def adopt_copy(
     server = copying.databases.server(server_name)
     tenant = new_tenant(ctx, name, None, server_name)
     target = server.url(tenant.database_name)
+    removed = 0
 
     async def fill() -> None:
+        nonlocal removed
         await loading.create_empty(server, tenant.database_name)
         await same_engine.check_server(source, target)
         # As with a foreign archive: no authentication code says who has written it.
@@ -165,8 +178,18 @@ async def adopt_copy(
         )
         _check_tables(contents.survey)
         await dumps.check_loaded(target, contents, is_foreign=True)
+        removed = await _remove_schedules(server, tenant)
 
-    return await create_tenant(ctx, copying, tenant, fill, kind="adopt", progress=progress)
+    made = await create_tenant(ctx, copying, tenant, fill, kind="adopt", progress=progress)
+    return replace(made, schedules_removed=removed)
+
+
+async def _remove_schedules(server: Server, tenant: Tenant) -> int:
+    database: TenantDatabase = server.open(tenant.database_name)
+    try:
+        return await scheduling.remove_all(database, now=utc_now())
+    finally:
+        await database.close()
 
 
 async def _anonymise(url: str, sql: str) -> None:

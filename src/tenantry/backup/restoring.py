@@ -51,11 +51,13 @@ class Restored:
     Attributes:
         key: Its new API key, if it is a new tenant; its secret is known only now.
         behind: Why it could not be migrated to the head, and so is suspended; None if it was.
+        schedules_removed: The number of posts whose schedule a clone has not.
     """
 
     tenant: Tenant
     key: IssuedKey | None
     behind: str | None
+    schedules_removed: int = 0
 
 
 async def check(copying: Copying, job: Job, options: JobOptions) -> Job:

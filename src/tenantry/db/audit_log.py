@@ -46,7 +46,8 @@ class AuditEntry(msgspec.Struct, frozen=True, rename="camel"):
         at: When it happened; for a merged entry, the first time.
         last_at: For a merged entry, the last time; otherwise the same as `at`.
         count: How many equal events the entry stands for; 1 if it is not merged.
-        actor: An admin's e-mail address, ``user:ID``, ``mcp-token:ID``, ``cli:USER@HOST``.
+        actor: An admin's e-mail address, ``user:ID``, ``mcp-token:ID``, ``cli:USER@HOST``,
+            or ``schedule``: that of a post.
         action: What was done: a kind of object and a verb, such as ``tenant.create``.
         target: The id of what was changed, at most 300 characters; empty if there is none.
         tenant_id: The tenant whose data or settings were changed; None if it was that of no tenant.

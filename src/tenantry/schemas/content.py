@@ -2,7 +2,7 @@
 
 from msgspec import UNSET, UnsetType
 
-from tenantry.schemas.base import AtLeastOne, PageRequest, PageResponse, Schema
+from tenantry.schemas.base import AtLeastOne, Instant, PageRequest, PageResponse, Schema
 from tenantry.tenant.blog.content import (
     Post,
     PostStatus,
@@ -88,6 +88,19 @@ class WritePostRequest(Schema, frozen=True):
     tags: list[str] | UnsetType = UNSET
     publish: bool | UnsetType = UNSET
     note: str | UnsetType = UNSET
+
+
+class PostScheduleRequest(Schema, frozen=True):
+    """The whole schedule of a post: a time that is null or omitted is removed.
+
+    Attributes:
+        publish_at: When readers see the latest draft: a future time in UTC, with `Z` at its end.
+        unpublish_at: From when on they do not see the post: a future time in UTC, with `Z` at its
+            end, after `publishAt`.
+    """
+
+    publish_at: Instant | None = None
+    unpublish_at: Instant | None = None
 
 
 class PostVersionSummaryResponse(PostVersionSummary, Schema, frozen=True):

@@ -9,10 +9,12 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.db.statements import Statement, columns_of
+from tenantry.db.statements import Statement
 from tenantry.db.types import sql_function
 from tenantry.migration.schema_state import BEGUN, log
-from tenantry.tenant.databases import TenantDatabase
+from tenantry.tenant.blog import drafted, due, state
+from tenantry.tenant.blog.drafted import Reads
+from tenantry.tenant.databases import TenantDatabase, has_revision
 from tenantry.tenant.tables import blog_state, post
 
 POSTS_SHOWN_MAX = 10
@@ -64,15 +66,24 @@ class Overview(_Counts, frozen=True):
 
 
 _SIZE = Statement(sa.select(_database_size().label("size_bytes")), _Size)
-_COUNTS = Statement(
-    sa.select(
-        _database_size().label("size_bytes"), blog_state.c.post_count, blog_state.c.published_count
-    ),
-    _Counts,
+
+
+def _counts(published: sa.ColumnElement[int]) -> Statement[_Counts]:
+    size = _database_size().label("size_bytes")
+    columns = (size, blog_state.c.post_count, published.label("published_count"))
+    return Statement(sa.select(*columns), _Counts)
+
+
+def _newest(reads: Reads) -> Statement[NewPost]:
+    listed = sa.select(*drafted.columns(NewPost, reads)).select_from(drafted.joined(reads))
+    return Statement(listed.order_by(post.c.id.desc()).limit(POSTS_SHOWN_MAX), NewPost)
+
+
+_READS = (Reads.UNSCHEDULED_READERS, Reads.READERS_NOW)
+_COUNTS = dict(
+    zip(_READS, map(_counts, (blog_state.c.published_count, due.PUBLISHED)), strict=True)
 )
-_NEWEST = Statement(
-    sa.select(*columns_of(post, NewPost)).order_by(post.c.id.desc()).limit(POSTS_SHOWN_MAX), NewPost
-)
+_NEWEST = {reads: _newest(reads) for reads in _READS}
 
 
 async def read_size(database: TenantDatabase) -> int:
@@ -86,15 +97,16 @@ async def read_size(database: TenantDatabase) -> int:
     return found.size_bytes
 
 
-async def read_overview(database: TenantDatabase) -> Overview:
-    """Return what the database of a tenant holds.
+async def read_overview(database: TenantDatabase, *, now: datetime) -> Overview:
+    """Return what the database of a tenant holds; schedules count that are due *now*.
 
     Raises:
         DatabaseUnavailable: It cannot be reached.
     """
-    counts = await database.fetch_one(_COUNTS)
+    reads = _READS[await has_revision(database, state.SCHEDULABLE_FROM)]
+    counts = await database.fetch_one(_COUNTS[reads], now=now)
     assert counts is not None
-    posts = await database.fetch_all(_NEWEST)
+    posts = await database.fetch_all(_NEWEST[reads], now=now)
     return Overview(posts=posts, **msgspec.structs.asdict(counts))
 
 

@@ -180,7 +180,22 @@ draft_text = sa.Table(
     sa.Column("text", sa.String, nullable=False),
 )
 
-# One row. Every write to the blog locks it first, which serializes the writes.
+# When posts are published and withdrawn without a request, until the first write after that has
+# changed their rows. `due_at` is the earlier of the two; `tags` are those of the latest text, in
+# the form in which tags are compared, each between line breaks.
+post_schedule = sa.Table(
+    "tenantry_post_schedule",
+    metadata,
+    sa.Column("post_id", sa.ForeignKey(post.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("publish_at", Instant, nullable=True),
+    sa.Column("unpublish_at", Instant, nullable=True),
+    sa.Column("due_at", Instant, nullable=False),
+    sa.Column("tags", Canonical, nullable=False),
+    sa.Index("ix_tenantry_post_schedule_due_at", "due_at"),
+)
+
+# One row. Every write to the blog locks it first, which serializes the writes. `due_at` is the
+# earliest one of all schedules, or earlier: the release before deletes posts without changing it.
 blog_state = sa.Table(
     "tenantry_blog_state",
     metadata,
@@ -188,4 +203,5 @@ blog_state = sa.Table(
     sa.Column("version", sa.Uuid, nullable=False),
     sa.Column("post_count", sa.Integer, nullable=False),
     sa.Column("published_count", sa.Integer, nullable=False),
+    sa.Column("due_at", Instant, nullable=True),
 )

@@ -17,7 +17,7 @@ from tenantry.tenant.entry import TenantContext
 
 async def version_of_posts(ctx: TenantContext) -> UUID:
     """Return the current version of the tenant's posts."""
-    return await state.version(ctx.database)
+    return await state.version(ctx.database, now=ctx.now)
 
 
 _read = partial(
@@ -35,7 +35,7 @@ async def list_posts(
     ctx: TenantContext, _services: Services, request: PublishedPostPageRequest
 ) -> Versioned[PublishedPostPage]:
     """List published posts."""
-    found = await published.page(ctx.database, request.window, tag=request.tag)
+    found = await published.page(ctx.database, request.window, now=ctx.now, tag=request.tag)
     return Versioned(PublishedPostPage.of_page(found.content), found.version)
 
 
@@ -44,5 +44,5 @@ async def show_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, slug: str
 ) -> Versioned[PublishedPost]:
     """Show a published post."""
-    found = await published.get(ctx.database, slug)
+    found = await published.get(ctx.database, slug, now=ctx.now)
     return Versioned(PublishedPost.of(found.content), found.version)

@@ -14,10 +14,16 @@ from tenantry.api.endpoints import (
 )
 from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing, sent_members
-from tenantry.schemas.content import PostPage, PostPageRequest, PostResponse, WritePostRequest
+from tenantry.schemas.content import (
+    PostPage,
+    PostPageRequest,
+    PostResponse,
+    PostScheduleRequest,
+    WritePostRequest,
+)
 from tenantry.services import Services
 from tenantry.tenant import modules
-from tenantry.tenant.blog import posts
+from tenantry.tenant.blog import posts, scheduling
 from tenantry.tenant.entry import TenantContext
 
 _read = partial(endpoint, "GET", level=TENANT, scope=Scope.CONTENT_READ, module=modules.BLOG)
@@ -114,3 +120,23 @@ async def unpublish_post(
     """Turn a published post into a draft."""
     kept = services.settings.post_versions
     return PostResponse.of(await posts.unpublish(ctx, post_id, kept=kept, expected=expected))
+
+
+@_publish("PUT", "/api/tenant/blog/posts/{postId}/schedule")
+async def schedule_post(
+    ctx: TenantContext,
+    _services: Services,
+    request: PostScheduleRequest,
+    *,
+    post_id: UUID,
+    expected: Expected,
+) -> PostResponse:
+    """Set when a post is published and withdrawn without a request, in UTC."""
+    changed = await scheduling.schedule(
+        ctx,
+        post_id,
+        publish_at=request.publish_at,
+        unpublish_at=request.unpublish_at,
+        expected=expected,
+    )
+    return PostResponse.of(changed)

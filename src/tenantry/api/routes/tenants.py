@@ -116,13 +116,14 @@ async def list_migrations(
 
 @endpoint("GET", "/api/admin/tenants/{tenantId}/overview", ADMIN)
 async def show_overview(
-    _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
+    ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> TenantOverviewResponse:
     """Show when a tenant was last active, the size of its database, and its newest posts."""
     tenant = await tenants.get(services.catalog, tenant_id)
     used_at = await credentials.last_use(services.catalog, tenant_id)
     try:
-        found = await read_overview(await services.databases.open(tenant, writes=False))
+        database = await services.databases.open(tenant, writes=False)
+        found = await read_overview(database, now=ctx.now)
     except (Unavailable, NotServed):
         return TenantOverviewResponse(used_at, None)
     limit = services.storage.limit_of(tenant)

@@ -14,6 +14,7 @@ class RestoredTenant(TenantResponse, frozen=True):
 
     api_key: str | UnsetType = UNSET
     behind: str | None = None
+    schedules_removed: int = 0
 
 
 def show_restored(restored: Restored, *, as_json: bool) -> None:
@@ -25,7 +26,12 @@ def show_restored(restored: Restored, *, as_json: bool) -> None:
     tenant, key = restored.tenant, restored.key
     if as_json:
         secret = UNSET if key is None else key.secret
-        output.show_json(RestoredTenant.of(tenant, api_key=secret, behind=restored.behind))
+        removed = restored.schedules_removed
+        output.show_json(
+            RestoredTenant.of(
+                tenant, api_key=secret, behind=restored.behind, schedules_removed=removed
+            )
+        )
     else:
         output.show_attributes(
             {
@@ -40,6 +46,8 @@ def show_restored(restored: Restored, *, as_json: bool) -> None:
         )
         if key is not None:
             output.note("The API key is not shown again.")
+        if restored.schedules_removed:
+            output.note(f"Posts that the copy does not schedule: {restored.schedules_removed}.")
     if restored.behind is not None:
         output.note(
             f"The data are restored. The tenant stays suspended, because it could not be migrated: "

@@ -94,6 +94,8 @@ class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
         updated_at: When it was last changed, published or withdrawn.
         version: The number of its latest version.
         has_draft: Whether it is published, and its text is a draft that readers do not see yet.
+        publish_at: When its draft is published without a request, in UTC; None without a schedule.
+        unpublish_at: When it is withdrawn without a request, in UTC; None without a schedule.
     """
 
     id: UUID
@@ -107,6 +109,8 @@ class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
     updated_at: datetime
     version: int
     has_draft: bool
+    publish_at: datetime | None
+    unpublish_at: datetime | None
 
 
 class Post(PostSummary, frozen=True):

@@ -6,12 +6,11 @@ with the latter it changes what readers see. `content:write` is both.
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import product
+from functools import cache
 from uuid import UUID
 
-import msgspec
-
 from tenantry.db import audit_log
+from tenantry.db.statements import Statement
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.preconditions import Expected
 from tenantry.kit.text import canonical
@@ -19,7 +18,9 @@ from tenantry.tenant import audit
 from tenantry.tenant.blog import (
     deleted,
     drafted,
+    due,
     listing,
+    publication,
     searching,
     state,
     tagging,
@@ -28,12 +29,10 @@ from tenantry.tenant.blog import (
 )
 from tenantry.tenant.blog.content import (
     Post,
-    PostChanged,
     PostExists,
     PostNotFound,
     PostStatus,
     PostSummary,
-    Stored,
 )
 from tenantry.tenant.blog.drafted import Reads
 from tenantry.tenant.blog.drafts import NOTHING, revised
@@ -41,28 +40,30 @@ from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.slugs import slug_of
 from tenantry.tenant.blog.versions import Kind, Saver
 from tenantry.tenant.blog.writing import Author
-from tenantry.tenant.databases import TenantDatabase, TenantSession, has_revision
+from tenantry.tenant.databases import TenantDatabase, has_revision
 from tenantry.tenant.entry import ScopeRequired, TenantContext
 
 
 class _Listed(PostSummary, frozen=True):
     has_post: int | None
     blog_version: UUID
+    due_at: datetime | None
     total_count: int
 
 
-_PAGES = {
-    (reads, status, tagged, searched): listing.statement(
+@cache
+def _page(
+    reads: Reads, status: PostStatus, *, tagged: bool, searched: bool, some_due: bool
+) -> Statement[_Listed]:
+    return listing.statement(
         drafted.columns(PostSummary, reads),
         _Listed,
         status,
+        reads=reads,
         tagged=tagged,
         searched=searched,
-        with_drafts=reads is Reads.EDITORS,
+        some_due=some_due,
     )
-    for reads, status, tagged, searched in product(Reads, PostStatus, (False, True), (False, True))
-    if reads is not Reads.READERS or status is PostStatus.PUBLISHED
-}
 
 
 async def page(
@@ -81,7 +82,7 @@ async def page(
     Raises:
         BadText, BadSearch: *tag* or *search* breaks a rule.
     """
-    wanted = {}
+    wanted: dict[str, object] = {"limit": window.size, "offset": window.offset, "now": ctx.now}
     if tag is not None:
         wanted["tag"] = tagging.wanted_tag(tag)
     if search is not None:
@@ -90,12 +91,11 @@ async def page(
         if status is PostStatus.DRAFT:
             return Page([], window, 0)
         status = PostStatus.PUBLISHED
-    rows = await ctx.database.fetch_all(
-        _PAGES[await _reads(ctx), status, tag is not None, search is not None],
-        limit=window.size,
-        offset=window.offset,
-        **wanted,
-    )
+    reads, kind = await _reads(ctx), {"tagged": tag is not None, "searched": search is not None}
+    rows = await ctx.database.fetch_all(_page(reads, status, **kind, some_due=False), **wanted)
+    if due.has_come(rows[0].due_at, ctx.now):
+        reads = Reads.EDITORS if reads is Reads.EDITORS else Reads.READERS_NOW
+        rows = await ctx.database.fetch_all(_page(reads, status, **kind, some_due=True), **wanted)
     items = list[PostSummary](rows) if rows[0].has_post else []
     return Page(items, window, rows[0].total_count)
 
@@ -106,7 +106,9 @@ async def get(ctx: TenantContext, post_id: UUID) -> Post:
     Raises:
         PostNotFound: The caller sees no post with this id.
     """
-    found = await ctx.database.fetch_one(drafted.FIND[await _reads(ctx)], post=post_id)
+    found = await ctx.database.fetch_one(
+        drafted.FIND[await _reads_now(ctx)], post=post_id, now=ctx.now
+    )
     return _seen(ctx, found)
 
 
@@ -116,8 +118,8 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
     Raises:
         PostNotFound: The caller sees no post with this slug.
     """
-    find = drafted.FIND_BY_SLUG[await _reads(ctx)]
-    found = await ctx.database.fetch_one(find, slug=canonical(slug))
+    find = drafted.FIND_BY_SLUG[await _reads_now(ctx)]
+    found = await ctx.database.fetch_one(find, slug=canonical(slug), now=ctx.now)
     return _seen(ctx, found)
 
 
@@ -154,10 +156,10 @@ async def create(
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     says, by = changes.of(NOTHING), versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
-    async with state.writing(ctx.database) as session:
+    async with publication.writing_now(ctx) as session:
         author = await writing.author_of(session, ctx.identity.user_id)
         if must_be_new:
-            taken = await session.fetch_one(drafted.FIND_BY_SLUG[Reads.EDITORS], slug=says.slug)
+            taken = await session.fetch_one(drafted.FIND_BY_SLUG[Reads.STORED], slug=says.slug)
             if taken is not None:
                 raise PostExists(taken.updated_at)
         written = await writing.add(
@@ -240,11 +242,11 @@ async def update(
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     by = versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
-    async with state.writing(ctx.database) as session:
-        before = await _find(ctx, session, post_id, expected)
+    async with publication.writing_now(ctx) as session:
+        before = await publication.find_own(ctx, session, post_id, expected)
         says = changes.of(before)
         if says == writing.text_of(before):
-            return await _publish(ctx, session, before, kept) if publish else before
+            return await publication.publish(ctx, session, before, kept=kept) if publish else before
         if not before.is_recorded:
             await versions.add_unknown(session, post_id)
         if publish is None:
@@ -266,7 +268,7 @@ async def update(
         await audit.LOG.add(session, ctx, "post.update", post_id, changes=_changes(before, written))
         if publish and (before.has_draft or written.published_at != before.published_at):
             await audit.LOG.add(session, ctx, "post.publish", post_id)
-    return written
+        return await publication.saved(session, before, written, is_published=publish)
 
 
 async def publish(
@@ -274,15 +276,17 @@ async def publish(
 ) -> Post:
     """Publish a post, or the draft of a published one. Without a draft, that is not changed.
 
+    That ends its `publish_at`.
+
     Raises:
         PostNotFound: There is no such post.
         RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
-    async with state.writing(ctx.database) as session:
-        before = await _find(ctx, session, post_id, expected)
-        return await _publish(ctx, session, before, kept)
+    async with publication.writing_now(ctx) as session:
+        before = await publication.find_own(ctx, session, post_id, expected)
+        return await publication.publish(ctx, session, before, kept=kept)
 
 
 async def unpublish(
@@ -290,20 +294,17 @@ async def unpublish(
 ) -> Post:
     """Turn a post into a draft, with its latest text. A draft is not changed.
 
+    That ends its schedule.
+
     Raises:
         PostNotFound: There is no such post.
         RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
-    async with state.writing(ctx.database) as session:
-        before = await _find(ctx, session, post_id, expected)
-        if before.published_at is None:
-            return before
-        before = await _recorded(ctx, session, before, kept)
-        written = await writing.publish(session, before, published_at=None, now=ctx.now)
-        await audit.LOG.add(session, ctx, "post.unpublish", post_id)
-    return written
+    async with publication.writing_now(ctx) as session:
+        before = await publication.find_own(ctx, session, post_id, expected)
+        return await publication.unpublish(ctx, session, before, kept=kept)
 
 
 async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None) -> None:
@@ -315,10 +316,10 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
         PostChanged: The post is not what is *expected*.
         ScopeRequired: The post is published, and the McpToken may not publish.
     """
-    async with state.writing(ctx.database) as session:
-        before = await _find(ctx, session, post_id, expected)
+    async with publication.writing_now(ctx) as session:
+        before = await publication.find_own(ctx, session, post_id, expected)
         _check_scope(ctx, changes_readers=before.published_at is not None)
-        recorded = await _recorded(ctx, session, before, kept=None)
+        recorded = await publication.recorded(ctx, session, before, kept=None)
         user_id = ctx.identity.user_id
         await deleted.add(session, post_id, recorded.version, now=ctx.now, user_id=user_id)
         await writing.remove(session, before)
@@ -333,58 +334,22 @@ def _check_scope(ctx: TenantContext, *, changes_readers: bool) -> None:
 async def _reads(ctx: TenantContext) -> Reads:
     if not await has_revision(ctx.database, state.EDITABLE_FROM):
         return Reads.BEFORE
-    return Reads.EDITORS if versions.sees_drafts(ctx) else Reads.READERS
+    has_schedules = await has_revision(ctx.database, state.SCHEDULABLE_FROM)
+    if versions.sees_drafts(ctx):
+        return Reads.EDITORS if has_schedules else Reads.UNSCHEDULED
+    return Reads.READERS if has_schedules else Reads.UNSCHEDULED_READERS
+
+
+async def _reads_now(ctx: TenantContext) -> Reads:
+    """Return what the caller reads of one post."""
+    reads = await _reads(ctx)
+    return Reads.READERS_NOW if reads is Reads.READERS else reads
 
 
 def _seen(ctx: TenantContext, found: Post | None) -> Post:
     if found is None or (found.published_at is None and not versions.sees_drafts(ctx)):
         raise PostNotFound
     return found
-
-
-async def _find(
-    ctx: TenantContext, session: TenantSession, post_id: UUID, expected: Expected = None
-) -> Stored:
-    """Return the post that the caller is about to change."""
-    found = await session.fetch_one(drafted.STORED, post=post_id)
-    if found is None:
-        raise PostNotFound
-    versions.require_own(ctx, found.author_id)
-    if expected is not None and not expected(found):
-        latest = await versions.find(session, post_id, found.version)
-        raise PostChanged(found.updated_at, latest)
-    return found
-
-
-async def _publish(ctx: TenantContext, session: TenantSession, before: Stored, kept: int) -> Post:
-    if before.published_at is not None and not before.has_draft:
-        return before
-    before = await _recorded(ctx, session, before, kept)
-    published_at = before.published_at or ctx.now
-    written = await writing.publish(session, before, published_at=published_at, now=ctx.now)
-    await versions.publish(session, written.id, written.version, kept=kept, now=ctx.now)
-    await audit.LOG.add(session, ctx, "post.publish", written.id)
-    return written
-
-
-async def _recorded(
-    ctx: TenantContext, session: TenantSession, before: Stored, kept: int | None
-) -> Stored:
-    """Store what the release before has written as versions; return the post as it is then.
-
-    With None for *kept*, no version is removed.
-    """
-    if before.is_recorded:
-        return before
-    await versions.add_unknown(session, before.id)
-    number = before.version
-    if before.has_draft:  # the latest text is still the draft, so it is the latest version again
-        number += 1
-        text, by = writing.text_of(before), versions.saver(ctx)
-        await versions.add(
-            session, before.id, number, text, by, kept=kept, now=ctx.now, published_at=None
-        )
-    return msgspec.structs.replace(before, version=number, is_recorded=True)
 
 
 def _changes(before: Post | None, after: Post | None) -> audit_log.Changes:

@@ -7,6 +7,7 @@ transaction itself is the lock.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,19 +16,35 @@ import sqlalchemy as sa
 
 from tenantry.db.statements import Statement
 from tenantry.kit.ids import new_id
-from tenantry.tenant.databases import TenantDatabase, TenantSession, require_revision
-from tenantry.tenant.tables import blog_state
+from tenantry.tenant.blog import due
+from tenantry.tenant.databases import (
+    TenantDatabase,
+    TenantSession,
+    has_revision,
+    require_revision,
+)
+from tenantry.tenant.tables import blog_state, post_schedule
 
 EDITABLE_FROM = "0002"
-"""The oldest revision at which posts can be written, and have versions; they are read before."""
+"""The oldest revision at which posts have versions; they are read before."""
+SCHEDULABLE_FROM = "0003"
+"""The oldest revision at which posts can be written, and have schedules; they are read before."""
 
 
 class _Version(msgspec.Struct, frozen=True):
     version: UUID
 
 
-_LOCK = Statement(sa.select(blog_state.c.version).with_for_update(), _Version)
+class _Due(_Version, frozen=True):
+    due_at: datetime | None
+
+
+_LOCK = Statement(sa.select(blog_state.c.version, due.NEXT).with_for_update(), _Due)
 _VERSION = Statement(sa.select(blog_state.c.version), _Version)
+_NEXT, _LATEST = (
+    Statement(sa.select(blog_state.c.version, at.label("due_at")), _Due)
+    for at in (due.NEXT, due.LATEST)
+)
 _CHANGE = Statement[Any](
     sa.update(blog_state).values(
         version=sa.bindparam("new", type_=sa.Uuid),
@@ -36,16 +53,30 @@ _CHANGE = Statement[Any](
     )
 )
 
+_NOTE_DUE = Statement[Any](
+    sa.update(blog_state).values(
+        due_at=sa.select(sa.func.min(post_schedule.c.due_at)).scalar_subquery()
+    )
+)
 
-async def version(database: TenantDatabase) -> UUID:
+
+async def version(database: TenantDatabase, *, now: datetime) -> UUID:
     """Return the version of the blog.
 
-    Every write changes it. It is random: after a restore from a backup, a counter would return an
-    earlier number with different posts.
+    Every write changes it, and every moment of a schedule. It is random: after a restore from a
+    backup, a counter would return an earlier number with different posts.
     """
-    found = await database.fetch_one(_VERSION)
-    assert found is not None
-    return found.version
+    if not await has_revision(database, SCHEDULABLE_FROM):
+        found = await database.fetch_one(_VERSION)
+        assert found is not None
+        return found.version
+    next_ = await database.fetch_one(_NEXT)
+    assert next_ is not None
+    if not due.has_come(next_.due_at, now):
+        return next_.version
+    latest = await database.fetch_one(_LATEST, now=now)
+    assert latest is not None
+    return due.version_at(latest.version, latest.due_at)
 
 
 @asynccontextmanager
@@ -53,12 +84,27 @@ async def writing(database: TenantDatabase) -> AsyncIterator[TenantSession]:
     """Open a transaction that writes to the blog; other writes wait until it ends.
 
     Raises:
-        TenantOutdated: The tenant must be migrated to `EDITABLE_FROM` first.
+        TenantOutdated: The tenant must be migrated to `SCHEDULABLE_FROM` first.
     """
-    await require_revision(database, EDITABLE_FROM)
-    async with database.begin() as session:
-        await session.execute(_LOCK)
+    async with locked(database) as (session, _):
         yield session
+
+
+@asynccontextmanager
+async def locked(
+    database: TenantDatabase,
+) -> AsyncIterator[tuple[TenantSession, datetime | None]]:
+    """Do the same as `writing`, and yield also when a schedule is due first, or earlier."""
+    await require_revision(database, SCHEDULABLE_FROM)
+    async with database.begin() as session:
+        found = await session.fetch_one(_LOCK)
+        assert found is not None
+        yield session, found.due_at
+
+
+async def note_due(session: TenantSession) -> None:
+    """Record when a schedule is due first, after a change of schedules."""
+    await session.execute(_NOTE_DUE)
 
 
 async def change(session: TenantSession, *, posts: int = 0, published: int = 0) -> None:

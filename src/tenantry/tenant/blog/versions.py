@@ -210,7 +210,7 @@ async def add_unknown(session: TenantSession, post_id: UUID) -> None:
 
 
 async def publish(
-    session: TenantSession, post_id: UUID, number: int, *, kept: int, now: datetime
+    session: TenantSession, post_id: UUID, number: int, *, kept: int | None, now: datetime
 ) -> None:
     """Record that the latest version was published, and remove the oldest as `add` does."""
     await session.execute(_PUBLISH, post=post_id, number=number, at=now, **_limits(number, kept))

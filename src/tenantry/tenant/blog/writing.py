@@ -263,6 +263,8 @@ def _after(
         updated_at=now,
         version=version,
         has_draft=has_draft,
+        publish_at=before.publish_at,
+        unpublish_at=before.unpublish_at,
         **msgspec.structs.asdict(draft),
     )
 
@@ -327,9 +329,11 @@ async def _add_under_free_slug(
         updated_at=now,
         version=1 if restored is None else restored.version,
         has_draft=False,
+        publish_at=None,
+        unpublish_at=None,
         **{**msgspec.structs.asdict(draft), "slug": slug},
     )
     values = msgspec.structs.asdict(written)
-    del values["has_draft"]
+    del values["has_draft"], values["publish_at"], values["unpublish_at"]
     await session.execute(_ADD, author_id=author.id, saved_at=now, **values)
     return written

@@ -1,7 +1,8 @@
 """Add the roles of users, one-time links, and the schedules of posts.
 
-Only a column and tables are added, and no row is written. Every user may do what they could do
-before: they are owners, and so is a user that the release before creates.
+Only columns and tables are added, and no row is written. Every user may do what they could do
+before: they are owners, and so is a user that the release before creates. That release knows no
+schedules: what it shows changes at the first write of this one.
 """
 
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ INSTANT = sa.DateTime(timezone=True)
 
 
 def upgrade(op: Operations) -> None:
-    """Add the column and the tables."""
+    """Add the role, the tables, and when the first schedule is due."""
     op.add_column(
         "tenantry_user", sa.Column("role", sa.String, nullable=False, server_default="owner")
     )
@@ -34,3 +35,18 @@ def upgrade(op: Operations) -> None:
         sa.UniqueConstraint("user_id", name="uq_tenantry_link_user_id"),
         sa.UniqueConstraint("canonical_email", name="uq_tenantry_link_canonical_email"),
     )
+    op.create_table(
+        "tenantry_post_schedule",
+        sa.Column(
+            "post_id",
+            sa.Uuid,
+            sa.ForeignKey("tenantry_post.id", ondelete="CASCADE"),
+            primary_key=True,
+        ),
+        sa.Column("publish_at", INSTANT, nullable=True),
+        sa.Column("unpublish_at", INSTANT, nullable=True),
+        sa.Column("due_at", INSTANT, nullable=False),
+        sa.Column("tags", CANONICAL, nullable=False),
+    )
+    op.create_index("ix_tenantry_post_schedule_due_at", "tenantry_post_schedule", ["due_at"])
+    op.add_column("tenantry_blog_state", sa.Column("due_at", INSTANT, nullable=True))

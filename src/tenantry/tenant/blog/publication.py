@@ -1,0 +1,219 @@
+"""Publish and withdraw posts: at the request of an editor, or because a schedule is due.
+
+What a schedule does is seen from its moment on: see `due`. A write to the blog begins with changing
+the rows of the posts whose schedules are due, so an editor changes what readers see.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.db.statements import Statement, insert, parameters
+from tenantry.kit.preconditions import Expected
+from tenantry.kit.text import canonical
+from tenantry.tenant import audit
+from tenantry.tenant.blog import drafted, due, state, versions, writing
+from tenantry.tenant.blog.content import Post, PostChanged, PostNotFound, Stored
+from tenantry.tenant.databases import TenantSession
+from tenantry.tenant.entry import TenantContext
+from tenantry.tenant.tables import post_schedule
+
+# Posts that one transaction publishes or withdraws, before others wait for it: 0.5 s.
+SETTLED_MAX = 100
+SCHEDULE = "schedule"
+"""The actor of what a schedule does, in the audit log."""
+
+_OF_SCHEDULE = ("publish_at", "unpublish_at", "tags")
+
+
+class _Due(msgspec.Struct, frozen=True):
+    post_id: UUID
+
+
+_DUE = Statement(
+    sa.select(post_schedule.c.post_id)
+    .where(due.is_due)
+    .order_by(post_schedule.c.due_at)
+    .limit(SETTLED_MAX),
+    _Due,
+)
+_set = insert(post_schedule).values(
+    parameters("post_id", "publish_at", "unpublish_at", "due_at", "tags")
+)
+_SET = Statement[Any](
+    _set.on_conflict_do_update(
+        index_elements=[post_schedule.c.post_id],
+        set_={
+            name: _set.excluded[name] for name in ("publish_at", "unpublish_at", "due_at", "tags")
+        },
+    )
+)
+_REMOVE = Statement[Any](
+    sa.delete(post_schedule).where(post_schedule.c.post_id == sa.bindparam("post", type_=sa.Uuid))
+)
+
+
+@asynccontextmanager
+async def writing_now(ctx: TenantContext) -> AsyncIterator[TenantSession]:
+    """Open a transaction that writes to the blog, in which no schedule is due any more.
+
+    Raises:
+        TenantOutdated: See `state.writing`.
+    """
+    is_settled = False
+    while not is_settled:
+        async with state.locked(ctx.database) as (session, due_at):
+            is_settled = not due.has_come(due_at, ctx.now) or await _settle(session, ctx)
+            if is_settled:
+                yield session
+
+
+async def find(session: TenantSession, post_id: UUID) -> Stored:
+    """Return a post as it is stored.
+
+    Raises:
+        PostNotFound: There is no such post.
+    """
+    found = await session.fetch_one(drafted.STORED, post=post_id)
+    if found is None:
+        raise PostNotFound
+    return found
+
+
+async def find_own(
+    ctx: TenantContext, session: TenantSession, post_id: UUID, expected: Expected
+) -> Stored:
+    """Return the post that the caller is about to change, as it is stored.
+
+    Raises:
+        PostNotFound: There is no such post.
+        RoleRequired: The caller's role does not allow to change it.
+        PostChanged: The post is not what is *expected*.
+    """
+    found = await find(session, post_id)
+    versions.require_own(ctx, found.author_id)
+    if expected is not None and not expected(found):
+        latest = await versions.find(session, post_id, found.version)
+        raise PostChanged(found.updated_at, latest)
+    return found
+
+
+async def publish(
+    ctx: TenantContext, session: TenantSession, before: Stored, *, kept: int | None
+) -> Post:
+    """Publish a post, or the draft of a published one; that ends its `publish_at`.
+
+    With None for *kept*, no version is removed.
+
+    Raises:
+        SlugInUse: Another post has the slug of the draft: the release before has written it.
+    """
+    if before.published_at is not None and not before.has_draft:
+        return await scheduled(session, before, before.unpublish_at, was=before)
+    before = await recorded(ctx, session, before, kept)
+    published_at = before.published_at or ctx.now
+    written = await writing.publish(session, before, published_at=published_at, now=ctx.now)
+    await versions.publish(session, written.id, written.version, kept=kept, now=ctx.now)
+    await audit.LOG.add(session, ctx, "post.publish", written.id)
+    return await scheduled(session, written, before.unpublish_at, was=before)
+
+
+async def unpublish(
+    ctx: TenantContext, session: TenantSession, before: Stored, *, kept: int | None
+) -> Post:
+    """Turn a post into a draft, with its latest text; that ends its schedule.
+
+    Raises:
+        SlugInUse: Another post has the slug of the draft: the release before has written it.
+    """
+    if before.published_at is None:
+        return await scheduled(session, before, None, was=before)
+    before = await recorded(ctx, session, before, kept)
+    written = await writing.publish(session, before, published_at=None, now=ctx.now)
+    await audit.LOG.add(session, ctx, "post.unpublish", before.id)
+    return await scheduled(session, written, None, was=before)
+
+
+async def saved(session: TenantSession, before: Post, written: Post, *, is_published: bool) -> Post:
+    """Return a post after a save, with its schedule; that it *is_published* ends `publish_at`."""
+    publish_at = None if is_published else before.publish_at
+    return await scheduled(session, written, before.unpublish_at, publish_at=publish_at, was=before)
+
+
+async def scheduled(
+    session: TenantSession,
+    written: Post,
+    unpublish_at: datetime | None,
+    *,
+    publish_at: datetime | None = None,
+    was: Post,
+) -> Post:
+    """Give a post that *was* as it was before a schedule; return it with that.
+
+    Nothing is written if neither that nor the tags have changed.
+    """
+    after = msgspec.structs.replace(written, publish_at=publish_at, unpublish_at=unpublish_at)
+    if all(getattr(after, one) == getattr(was, one) for one in _OF_SCHEDULE):
+        return after
+    due_at = publish_at or unpublish_at
+    if due_at is None:
+        if was.publish_at or was.unpublish_at:
+            await session.execute(_REMOVE, post=after.id)
+            await state.note_due(session)
+        return after
+    tags = "".join(f"\n{canonical(one)}" for one in after.tags) + "\n"
+    await session.execute(
+        _SET,
+        post_id=after.id,
+        publish_at=publish_at,
+        unpublish_at=unpublish_at,
+        due_at=due_at,
+        tags=tags,
+    )
+    await state.note_due(session)
+    return after
+
+
+async def recorded(
+    ctx: TenantContext, session: TenantSession, before: Stored, kept: int | None
+) -> Stored:
+    """Store what the release before has written as versions; return the post as it is then.
+
+    With None for *kept*, no version is removed.
+    """
+    if before.is_recorded:
+        return before
+    await versions.add_unknown(session, before.id)
+    number = before.version
+    if before.has_draft:  # the latest text is still the draft, so it is the latest version again
+        number += 1
+        text, by = writing.text_of(before), versions.saver(ctx)
+        await versions.add(
+            session, before.id, number, text, by, kept=kept, now=ctx.now, published_at=None
+        )
+    return msgspec.structs.replace(before, version=number, is_recorded=True)
+
+
+async def _settle(session: TenantSession, ctx: TenantContext) -> bool:
+    """Publish and withdraw up to `SETTLED_MAX` posts; return whether no schedule is due then."""
+    found = await session.fetch_all(_DUE, now=ctx.now)
+    for one in found:
+        before = await find(session, one.post_id)
+        publish_at, unpublish_at = before.publish_at, before.unpublish_at
+        if publish_at is not None and publish_at <= ctx.now:
+            await publish(_at(ctx, publish_at), session, before, kept=None)
+            before = await find(session, one.post_id)
+        if unpublish_at is not None and unpublish_at <= ctx.now:
+            await unpublish(_at(ctx, unpublish_at), session, before, kept=None)
+    if not found:  # the post of the schedule was deleted
+        await state.note_due(session)
+    return len(found) < SETTLED_MAX
+
+
+def _at(ctx: TenantContext, moment: datetime) -> TenantContext:
+    return msgspec.structs.replace(ctx, now=moment, actor=SCHEDULE)
