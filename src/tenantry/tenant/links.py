@@ -179,9 +179,9 @@ async def invite(
     """
     checked_email(email)
     await require_revision(database, LINKS_FROM)
+    if await users.find_by_email(database, email) is not None:
+        raise EmailInUse
     async with database.begin() as session:
-        if await users.find_by_email(session, email) is not None:
-            raise EmailInUse
         return await _issue(ctx, session, tenant_id, email=email)
 
 
