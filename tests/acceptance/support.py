@@ -20,8 +20,10 @@ from tenantry.catalog.password_attempts import Limits
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
-from tenantry.services import open_services
+from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant import users
+from tenantry.tenant.users import NewUser
 from testkit.faults import Faults
 from testkit.raw_sql import Raw
 from tests.conftest import PASSWORD, World, client_of
@@ -167,8 +169,11 @@ async def add_user(world: World, of: Provisioned, email: str, **user: str) -> An
 
 
 async def add_owner(world: World, of: Provisioned) -> None:
-    """Add an owner, so that the first one may leave."""
-    await add_user(world, of, f"another@{of.tenant.name}.example.com")
+    """Add an owner who cannot log in, so that the first one may leave."""
+    another = NewUser(email=f"another@{of.tenant.name}.example.com", full_name="A", password="")
+    database = await world.services.databases.open(of.tenant, writes=True)
+    async with database.begin() as session:
+        await users.add(system_context("test"), session, another, password_hash="")
 
 
 async def must_be_for_tenants(world: World, send: Send) -> None:

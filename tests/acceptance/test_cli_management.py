@@ -522,7 +522,7 @@ class TestUser:
         assert set(bob) == USER
         assert (bob["email"], bob["fullName"], bob["isActive"]) == (BOB, "Bob", True)
         assert set(page) == PAGE
-        assert page["items"] == [made["owner"], bob]
+        assert page["items"] == [{**made["owner"], "role": "owner"}, bob]
         assert second["items"] == [bob]
         assert _logs_in(tenantry, made, BOB, PASSWORD)
         inside = ("audit", "list", "--inside", "acme", "--action", "user.create", "--json")
@@ -557,6 +557,20 @@ class TestUser:
         assert BOB in made.stdout
         assert PASSWORD not in made.stdout + made.stderr
         assert all(text in listed for text in (OWNER, BOB, "The Owner", "Bob"))
+
+    def test_has_the_role_that_is_set(self, alone: Commands):
+        alone.create_tenant("acme")
+        new = ("user", "create", "acme", BOB, "--full-name", "Bob", "--json")
+        author = alone(*new, "--role", "author", password=PASSWORD).data
+
+        reader = alone("user", "set-role", "acme", BOB, "reader", "--json")
+        unknown = alone("user", "set-role", "acme", BOB, "admin")
+        last = alone("user", "set-role", "acme", OWNER, "editor")
+
+        assert (author["role"], reader.data["role"]) == ("author", "reader")
+        assert "reader" in alone("user", "list", "acme").stdout
+        assert (unknown.status, last.status) == (2, 1)
+        assert "last active owner" in last.stderr
 
     @pytest.mark.slow
     def test_is_deactivated_and_activated(self, tenantry: Commands):

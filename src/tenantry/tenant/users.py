@@ -307,21 +307,12 @@ async def update(
         hashed = await passwords.hash(password)
     leaves = is_active is False or role not in {None, TenantRole.OWNER}
     async with database.begin() as session:
-        is_another = not leaves or await lock_another(session, user_id)
-        locked = await lock(session, user_id)
-        check(expected, locked)
-        sent: dict[str, Any] = {
-            "email": email,
-            "full_name": full_name,
-            "is_active": is_active,
-            "role": role and role.value,
-        }
+        locked = await _lock_to_change(session, user_id, expected, leaves=leaves)
+        sent = dict[str, Any](email=email, full_name=full_name, is_active=is_active, role=role)
         if hashed is None and all(
             value in (None, getattr(locked, name)) for name, value in sent.items()
         ):
             return locked
-        if locked.is_owner and not is_another:
-            raise LastOwner
         user = await change_locked(
             ctx, catalog, session, locked, tenant_id=tenant_id, **sent, password_hash=hashed
         )
@@ -349,11 +340,7 @@ async def delete(
     """
     await require_revision(database, ROLES_FROM)
     async with database.begin() as session:
-        is_another = await lock_another(session, user_id)
-        locked = await lock(session, user_id)
-        check(expected, locked)
-        if locked.is_owner and not is_another:
-            raise LastOwner
+        locked = await _lock_to_change(session, user_id, expected, leaves=True)
         await session.execute(_REMOVE, user=user_id)
         changes = audit_log.changes_between(locked, None, "email", "full_name", "role")
         await audit.LOG.add(session, ctx, "user.delete", user_id, changes=changes)
@@ -364,6 +351,18 @@ async def delete(
 async def _known(database: TenantDatabase, reads: Sequence[Statement[Row]]) -> Statement[Row]:
     """Return which of two statements reads the users of a database: before `ROLES_FROM`, or now."""
     return reads[await has_revision(database, ROLES_FROM)]
+
+
+async def _lock_to_change(
+    session: TenantSession, user_id: UUID, expected: Expected, *, leaves: bool
+) -> User:
+    """Lock a user who is *expected*; one who *leaves* is then no active owner."""
+    is_another = not leaves or await lock_another(session, user_id)
+    locked = await lock(session, user_id)
+    check(expected, locked)
+    if locked.is_owner and not is_another:
+        raise LastOwner
+    return locked
 
 
 async def change_locked(

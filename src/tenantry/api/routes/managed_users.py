@@ -63,7 +63,6 @@ async def show_user(
     "/api/tenant/users/{userId}",
     OWNER,
     errors=[CONFLICT],
-    adds=True,
     seconds_more=HASHING_SECONDS,
     edits=TenantUserResponse,
 )

@@ -9,14 +9,7 @@ import { activity } from "./states.js";
 import { announce, button, cut, time } from "./widgets.js";
 
 const USERS_ON_A_PAGE = 20;
-const ROLES = [
-  ["owner", "Owner"],
-  ["editor", "Editor"],
-  ["author", "Author"],
-  ["reader", "Reader"],
-];
-const ROLE_HINT =
-  "Owners manage users and keys. Editors write all posts, authors their own, readers none.";
+const ROLES = ["Owner", "Editor", "Author", "Reader"].map((text) => [text.toLowerCase(), text]);
 const ONCE = "It is shown only once, and works once, for 72 hours. Send it to this person only.";
 const ENDED_TEXT = "All sessions and McpTokens of the user end. This cannot be undone.";
 
@@ -60,8 +53,7 @@ function actions(user, change, remove, path) {
   const done = `${email} was ${isActive ? "deactivated" : "activated"}.`;
   const toggle = () => change(user, { isActive: !isActive }, done);
   const deactivate = () => confirm(`Deactivate ${email}?`, ENDED_TEXT, "Deactivate", toggle);
-  const lost = "The sessions and tokens of the user are revoked. This cannot be undone.";
-  const asked = () => confirm(`Delete ${email}?`, lost, "Delete", () => remove(user));
+  const asked = () => confirm(`Delete ${email}?`, ENDED_TEXT, "Delete", () => remove(user));
   return [
     { text: "Edit…", press: () => edit(user, change) },
     { text: "Set password…", press: () => setPassword(user, ENDED_TEXT, change) },
@@ -111,6 +103,6 @@ function who({ fullName = "", email = "", role = "editor" }) {
   return [
     field("Full name", input("fullName", { value: fullName, required: true })),
     field("E-mail address", input("email", { type: "email", value: email, required: true })),
-    field("Role", select("role", ROLES, role), ROLE_HINT),
+    field("Role", select("role", ROLES, role)),
   ];
 }

@@ -254,16 +254,15 @@ async def update(
                 bool(before.published_at) and not before.has_draft and versions.may_publish(ctx)
             )
         published_at = before.published_at or (ctx.now if publish else None)
-        shown_at = ctx.now if publish else None
         if published_at is None or publish:
             written = await writing.change(
                 session, before, says, folded, now=ctx.now, published_at=published_at
             )
         else:
             written = await writing.change_draft(session, before, says, folded, now=ctx.now)
-        number, now = written.version, ctx.now
+        number, shown_at = written.version, ctx.now if publish else None
         await versions.add(
-            session, post_id, number, says, by, kept=kept, now=now, published_at=shown_at
+            session, post_id, number, says, by, kept=kept, now=ctx.now, published_at=shown_at
         )
         await audit.LOG.add(session, ctx, "post.update", post_id, changes=_changes(before, written))
         if publish and (before.has_draft or written.published_at != before.published_at):
