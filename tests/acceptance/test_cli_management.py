@@ -569,7 +569,7 @@ class TestUser:
 
         assert (author["role"], reader.data["role"]) == ("author", "reader")
         assert "reader" in alone("user", "list", "acme").stdout
-        assert (unknown.status, last.status) == (2, 1)
+        assert (unknown.status, last.status) == (2, 2)
         assert "last active owner" in last.stderr
 
     @pytest.mark.slow
