@@ -26,7 +26,7 @@ export function users(tenantPath, signal) {
   const columns = [
     { title: "E-mail address", kind: "name", by: "email", cell: (user) => cut(user.email) },
     { title: "Full name", kind: "name minor", by: "fullName", cell: (user) => cut(user.fullName) },
-    { title: "Role", kind: "minor", by: "role", cell: (user) => new Map(ROLES).get(user.role) },
+    { title: "Role", kind: "minor", by: "role", cell: (user) => user.role },
     { title: "State", by: (user) => Number(!user.isActive), cell: activity },
     { title: "Created", kind: "minor", by: "createdAt", cell: (user) => time(user.createdAt) },
     menuColumn(
