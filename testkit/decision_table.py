@@ -29,6 +29,7 @@ OPEN_PATHS = frozenset(
         "/api/admin/auth/login",
         "/api/links/show",
         "/api/links/use",
+        "/api/public/blog/preview",
         "/livez",
         "/readyz",
         "/openapi.json",
@@ -243,7 +244,7 @@ def asked_by(endpoint: Endpoint) -> Asked:
     if "/blog/" in endpoint.path:
         scope = "content:read" if endpoint.method == "GET" else "content:draft"
         is_purge = (endpoint.method, endpoint.path) == ("DELETE", DELETED_POST_PATH)
-        if is_purge or endpoint.path.endswith("publish"):
+        if is_purge or endpoint.path.endswith(("publish", "/schedule")):
             scope = "content:publish"
         # The post that the matrix deletes is published.
         is_publishing = (endpoint.method, endpoint.path) == ("DELETE", OWN_POST_PATH)

@@ -92,8 +92,8 @@ def items_of(type_: inspect.Type) -> set[type[inspect.Type]]:
     return {kind for one in lists for kind in kinds_of(one.item_type)}
 
 
-def tomorrow(days: int = 1) -> str:
-    return (datetime.now(UTC) + timedelta(days=days)).isoformat()  # noqa: TID251 - of a test
+def tomorrow() -> str:
+    return (datetime.now(UTC) + timedelta(days=1)).isoformat()  # noqa: TID251 - of a test
 
 
 def _struct(info: inspect.Type, user_id: str) -> dict[str, Any]:
@@ -122,7 +122,8 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "scopes": ["content:read", "profile:read"],
         "userId": user_id,
         "expiresAt": tomorrow(),
-        "unpublishAt": tomorrow(2),
+        # The post of the samples is published, and has no draft.
+        "publishAt": None,
         "gracePeriodSeconds": 60,
         "sizeBytesMax": 10**9,
         "tags": ["changed"],

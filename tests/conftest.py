@@ -50,6 +50,7 @@ UNDO_HEAD = (
     "ALTER TABLE tenantry_user DROP COLUMN role",
     "DROP TABLE tenantry_link",
     "DROP TABLE tenantry_post_schedule",
+    "DROP TABLE tenantry_preview_link",
     "ALTER TABLE tenantry_blog_state DROP COLUMN due_at",
     f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
 )

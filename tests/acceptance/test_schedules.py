@@ -271,6 +271,22 @@ class TestAWrite:
 
         assert ok(await blog.public.get(f"{POSTS}/later"))["content"] == "Corrected."
 
+    async def test_is_possible_though_another_post_has_taken_the_slug(self, blog: Blog) -> None:
+        """The release before does not know that a draft reserves it."""
+        post = await blog.publish("Post")
+        await blog.change(post, slug="wanted", publish=False)
+        await schedule(blog, post, publishAt=HOUR)
+        raw = database_of(blog.world, blog.world.acme.tenant)
+        raw.run("UPDATE tenantry_post SET slug = 'wanted' WHERE slug = 'hello-from-acme'")
+        let_pass(blog, 1)
+
+        await blog.write("Any other")
+        await blog.change(post, slug="free", publish=False)
+        await blog.write("One more")
+
+        assert schedules(blog) == 0
+        assert ok(await blog.public.get(f"{POSTS}/free"))["title"] == "Post"
+
     async def test_settles_any_number_of_posts(self, blog: Blog) -> None:
         """In several transactions: more than one of them takes."""
         draft = await blog.write("Later")

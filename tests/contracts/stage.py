@@ -25,6 +25,7 @@ class Stage:
         user_id: Of a user of acme who is not needed for anything else.
         mcp_token: Of acme, bound to its owner, with every scope.
         link_secret: Of an invitation to acme.
+        preview_token: Of a post of acme.
     """
 
     world: World
@@ -36,6 +37,7 @@ class Stage:
     bearers: dict[str, str]
     begun: dict[str, Dump]
     link_secret: str = ""
+    preview_token: str = ""
 
     async def ask(
         self,
@@ -71,6 +73,8 @@ class Stage:
 
     def query(self, endpoint: Endpoint) -> bytes:
         """Return the required query of the endpoint."""
+        if endpoint.path == PREVIEW:
+            return b"token=" + self.preview_token.encode()
         return b"" if endpoint.reads_body else query_of(endpoint, name="acme")
 
     def now(self) -> dict[str, Dump]:
@@ -94,6 +98,7 @@ class Stage:
         self.ledger.restore(self.tenants[tenant], self.begun[tenant])
 
 
+PREVIEW = "/api/public/blog/preview"
 HISTORY = {
     "catalog.audit_entry",
     "catalog.job",
@@ -160,6 +165,17 @@ async def _delete_post(stage: Stage) -> str:
     return post_id
 
 
+async def _preview_link(stage: Stage, post_id: str) -> str:
+    """Return the id of a preview link of a post of acme, and keep its token."""
+    headers = {"authorization": stage.bearers["user of acme"]}
+    headers["x-api-key"] = stage.world.acme.key.secret
+    path = f"/api/tenant/blog/posts/{post_id}/preview-links"
+    async with stage.world.client(**headers) as client:
+        link = (await client.post(path, json={})).json()["data"]
+    stage.preview_token = link["token"]
+    return str(link["id"])
+
+
 async def _find_ids(stage: Stage) -> None:
     tenant_id = str(stage.world.acme.tenant.id)
     base = f"/api/admin/tenants/{tenant_id}"
@@ -200,4 +216,5 @@ async def _find_ids(stage: Stage) -> None:
         postId=str(written[0]["id"]),
         number="1",
         deletedPostId=await _delete_post(stage),
+        previewLinkId=await _preview_link(stage, str(written[0]["id"])),
     )

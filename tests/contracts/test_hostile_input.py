@@ -216,7 +216,8 @@ class TestBody:
 
     async def test_must_not_be_too_large(self, stage: Stage, endpoint: Endpoint):
         """More than the limit is 413, however it comes; the limit itself is not."""
-        is_short = endpoint.path.endswith("/restore") or not endpoint.path.startswith(CONTENT_PATHS)
+        is_short = endpoint.path.endswith(("/restore", "/preview-links"))
+        is_short |= not endpoint.path.startswith(CONTENT_PATHS)
         limit = KIB_64 if is_short else MIB
         large = b"[" + b" " * limit
         headers = stage.good(endpoint)

@@ -2,7 +2,14 @@
 
 from msgspec import UNSET, UnsetType
 
-from tenantry.schemas.base import AtLeastOne, Instant, PageRequest, PageResponse, Schema
+from tenantry.schemas.base import (
+    AtLeastOne,
+    Instant,
+    ListResponse,
+    PageRequest,
+    PageResponse,
+    Schema,
+)
 from tenantry.tenant.blog.content import (
     Post,
     PostStatus,
@@ -14,6 +21,7 @@ from tenantry.tenant.blog.content import (
 )
 from tenantry.tenant.blog.deleted import DeletedPost
 from tenantry.tenant.blog.history import PostDifference
+from tenantry.tenant.blog.previews import IssuedPreviewLink, PreviewLink
 
 
 class PublishedPostPageRequest(PageRequest, frozen=True):
@@ -101,6 +109,38 @@ class PostScheduleRequest(Schema, frozen=True):
 
     publish_at: Instant | None = None
     unpublish_at: Instant | None = None
+
+
+class IssuePreviewLinkRequest(Schema, frozen=True):
+    """A new preview link.
+
+    Attributes:
+        expires_at: When it ends, at most 30 days from now. Omitted: in 24 hours.
+    """
+
+    expires_at: Instant | UnsetType = UNSET
+
+
+class PreviewLinkResponse(PreviewLink, Schema, frozen=True):
+    """A preview link of a post, without its token."""
+
+
+class PreviewLinkList(ListResponse[PreviewLinkResponse], frozen=True):
+    """The preview links of a post, the newest first."""
+
+
+class IssuedPreviewLinkResponse(IssuedPreviewLink, Schema, frozen=True):
+    """A new preview link of a post, with its token."""
+
+
+class PreviewRequest(Schema, frozen=True):
+    """The preview of a post.
+
+    Attributes:
+        token: The token of a preview link.
+    """
+
+    token: str
 
 
 class PostVersionSummaryResponse(PostVersionSummary, Schema, frozen=True):

@@ -194,6 +194,18 @@ post_schedule = sa.Table(
     sa.Index("ix_tenantry_post_schedule_due_at", "due_at"),
 )
 
+# The links that read the latest text of a post, until they expire.
+preview_link = sa.Table(
+    "tenantry_preview_link",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("post_id", sa.ForeignKey(post.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("created_by", sa.String, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.Index("ix_tenantry_preview_link_post_id", "post_id"),
+)
+
 # One row. Every write to the blog locks it first, which serializes the writes. `due_at` is the
 # earliest one of all schedules, or earlier: the release before deletes posts without changing it.
 blog_state = sa.Table(

@@ -200,11 +200,18 @@ async def recorded(
 
 
 async def _settle(session: TenantSession, ctx: TenantContext) -> bool:
-    """Publish and withdraw up to `SETTLED_MAX` posts; return whether no schedule is due then."""
-    found = await session.fetch_all(_DUE, now=ctx.now)
+    """Publish and withdraw up to `SETTLED_MAX` posts; return whether there may be no more.
+
+    One stays due if the release before has given the slug of its draft to another post. Its row
+    cannot be changed until an editor has chosen another slug.
+    """
+    found, settled = await session.fetch_all(_DUE, now=ctx.now), 0
     for one in found:
         before = await find(session, one.post_id)
         publish_at, unpublish_at = before.publish_at, before.unpublish_at
+        if not await writing.has_free_slug(session, before):
+            continue
+        settled += 1
         if publish_at is not None and publish_at <= ctx.now:
             await publish(_at(ctx, publish_at), session, before, kept=None)
             before = await find(session, one.post_id)
@@ -212,7 +219,7 @@ async def _settle(session: TenantSession, ctx: TenantContext) -> bool:
             await unpublish(_at(ctx, unpublish_at), session, before, kept=None)
     if not found:  # the post of the schedule was deleted
         await state.note_due(session)
-    return len(found) < SETTLED_MAX
+    return len(found) < SETTLED_MAX or not settled
 
 
 def _at(ctx: TenantContext, moment: datetime) -> TenantContext:

@@ -241,6 +241,11 @@ async def remove(session: TenantSession, before: Post) -> None:
     await state.change(session, posts=-1, published=-int(is_published))
 
 
+async def has_free_slug(session: TenantSession, one: Post) -> bool:
+    """Return whether no other post has the slug of a post, or of its draft."""
+    return await session.fetch_one(_OTHER, slug=one.slug, post=one.id) is None
+
+
 def text_of(says: Post) -> Draft:
     """Return the text of a post."""
     return Draft(**{name: getattr(says, name) for name in _TEXT})

@@ -1,4 +1,4 @@
-"""Add the roles of users, one-time links, and the schedules of posts.
+"""Add the roles of users, one-time links, and the schedules and previews of posts.
 
 Only columns and tables are added, and no row is written. Every user may do what they could do
 before: they are owners, and so is a user that the release before creates. That release knows no
@@ -49,4 +49,18 @@ def upgrade(op: Operations) -> None:
         sa.Column("tags", CANONICAL, nullable=False),
     )
     op.create_index("ix_tenantry_post_schedule_due_at", "tenantry_post_schedule", ["due_at"])
+    op.create_table(
+        "tenantry_preview_link",
+        sa.Column("id", sa.Uuid, primary_key=True),
+        sa.Column(
+            "post_id",
+            sa.Uuid,
+            sa.ForeignKey("tenantry_post.id", ondelete="CASCADE"),
+            nullable=False,
+        ),
+        sa.Column("created_at", INSTANT, nullable=False),
+        sa.Column("created_by", sa.String, nullable=False),
+        sa.Column("expires_at", INSTANT, nullable=False),
+    )
+    op.create_index("ix_tenantry_preview_link_post_id", "tenantry_preview_link", ["post_id"])
     op.add_column("tenantry_blog_state", sa.Column("due_at", INSTANT, nullable=True))
