@@ -10,7 +10,6 @@ from functools import partial
 
 import structlog
 
-from tenantry.access import preview_tokens
 from tenantry.access.attached_urls import AttachedUrls
 from tenantry.access.identify import Identifier, Usage
 from tenantry.access.login_throttle import Throttle
@@ -116,7 +115,6 @@ class Services:
     throttle: Throttle
     sign_ins: SignIns
     signing_keys: SigningKeys
-    preview_key: bytes
     tokens: Tokens
     usage: Usage
     rate_limits: RateLimits
@@ -211,8 +209,7 @@ def _operated(settings: Settings, attached: ListedFleet | None) -> _Operated:
 
 def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operated) -> Services:
     catalog, servers = open_catalog(settings, pace), operated.servers
-    secret = secret_of(settings)
-    keys = SigningKeys(catalog, secret, settings.secret_key_old.get_secret_value())
+    keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
     urls = AttachedUrls(catalog, keys)
     is_fleet = operated.attached is not None
     databases = TenantDatabases(servers, None if is_fleet else Attached(urls, AttachedFiles()))
@@ -265,7 +262,6 @@ def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operate
         throttle=Throttle(catalog, limits_of(settings), metrics),
         sign_ins=SignIns(catalog),
         signing_keys=keys,
-        preview_key=preview_tokens.key_of(secret),
         tokens=tokens,
         usage=usage,
         rate_limits=RateLimits(settings.requests_per_minute),

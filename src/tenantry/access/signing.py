@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from tenantry.access import preview_tokens
 from tenantry.access.sealing import Seal
 from tenantry.catalog import attached, signing_keys
 from tenantry.catalog.database import Catalog, Unchanged
@@ -108,11 +109,13 @@ class SigningKeys:
 
     Attributes:
         seal: Encrypts with these secrets.
+        preview_key: Signs the tokens of preview links.
     """
 
     def __init__(self, catalog: Catalog, secret: str, old_secret: str = "") -> None:
         self._catalog = catalog
         self.seal = Seal(_derive(secret), _derive(old_secret) if old_secret else None)
+        self.preview_key = preview_tokens.key_of(secret)
         self._reloaded_at = float("-inf")
 
     async def ring(self) -> KeyRing:

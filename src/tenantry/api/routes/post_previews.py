@@ -41,7 +41,9 @@ async def create_preview_link(
 ) -> IssuedPreviewLinkResponse:
     """Create a preview link of a post; its token is shown once."""
     expires_at = None if request.expires_at is UNSET else request.expires_at
-    made = await previews.create(ctx, services.preview_key, post_id, expires_at=expires_at)
+    made = await previews.create(
+        ctx, services.signing_keys.preview_key, post_id, expires_at=expires_at
+    )
     return IssuedPreviewLinkResponse.of(made)
 
 
@@ -84,7 +86,7 @@ async def show_preview(ctx: OperationContext, services: Services, request: Previ
         services.catalog,
         services.databases,
         services.rate_limits,
-        key=services.preview_key,
+        key=services.signing_keys.preview_key,
         token=request.token,
     )
     return Reply(PublishedPost.of(found), OK, [NO_INDEX])
