@@ -208,11 +208,9 @@ def _operated(settings: Settings, attached: ListedFleet | None) -> _Operated:
 
 
 def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operated) -> Services:
-    catalog, servers = open_catalog(settings, pace), operated.servers
+    catalog, servers, streams = open_catalog(settings, pace), operated.servers, operated.streams
     keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
-    urls = AttachedUrls(catalog, keys)
-    is_fleet = operated.attached is not None
-    databases = TenantDatabases(servers, None if is_fleet else Attached(urls, AttachedFiles()))
+    databases = TenantDatabases(servers, _attached_to(operated, AttachedUrls(catalog, keys.seal)))
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
@@ -220,7 +218,6 @@ def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operate
     heartbeat = Heartbeat(catalog, pace)
     ledger = Ledger(catalog=catalog, databases=databases, heartbeat=heartbeat)
     metrics = _metrics(catalog, servers, passwords)
-    streams = operated.streams
     lifecycle = Lifecycle(
         catalog=catalog,
         databases=databases,
@@ -252,7 +249,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operate
         deletion=Deletion(lifecycle=lifecycle, kept=timedelta(days=settings.deleted_days)),
         export=Export(catalog=catalog, databases=databases, connect_seconds=connect_seconds),
         adoption=Adoption(lifecycle=lifecycle),
-        attaching=Attaching(lifecycle=lifecycle, urls=urls, servers=settings.servers),
+        attaching=Attaching(lifecycle=lifecycle, seal=keys.seal, servers=settings.servers),
         drift=copying.drift,
         copying=copying,
         queue=queue,
@@ -270,6 +267,10 @@ def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operate
         streams=streams,
         attached=operated.attached,
     )
+
+
+def _attached_to(operated: _Operated, urls: AttachedUrls) -> Attached | None:
+    return None if operated.attached else Attached(urls.find, AttachedFiles())
 
 
 async def _prepare(services: Services, *, changes: bool) -> None:

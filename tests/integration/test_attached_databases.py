@@ -25,7 +25,7 @@ from tenantry.fleet.drift import DriftReport
 from tenantry.fleet.labelling import label
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
 from tenantry.fleet.status import schema_status, tenant_map
-from tenantry.migration.streams import NoProject
+from tenantry.migration.streams import NothingToFollow
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import ELSEWHERE
@@ -215,7 +215,7 @@ class TestAttach:
         self, settings: Settings, new_database: NewDatabase
     ):
         async with open_services(settings) as services:
-            with pytest.raises(NoProject, match="tenantry fleet"):
+            with pytest.raises(NothingToFollow, match="tenantry fleet"):
                 await attach(services, new_database())
 
     async def test_refuses_what_a_run_would_migrate_wrongly(

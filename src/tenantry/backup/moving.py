@@ -257,14 +257,10 @@ async def carry(
         Exception: As for `move`.
     """
     obstacle = await _inspect(copying, tenant, server_name, way)
+    of, old = (tenant.id, tenant.name), (tenant.server_name, tenant.database_name)
+    new = server_name, f"tenantry_{new_id().hex}"
     job = new_job(
-        ctx,
-        MOVE,
-        progress,
-        tenant=(tenant.id, tenant.name),
-        database=(server_name, f"tenantry_{new_id().hex}"),
-        source=(tenant.server_name, tenant.database_name),
-        note=online.describe(obstacle),
+        ctx, MOVE, progress, tenant=of, database=new, source=old, note=online.describe(obstacle)
     )
     try:
         async with (

@@ -33,7 +33,7 @@ async def attach(
     Runs, plans, undo, waves, labels and the check for drift include it. It has no users, posts and
     API keys, and gets no tables of Tenantry, but the log of its revisions with the first run. It is
     not backed up, copied or moved. Its URL is stored, encrypted with TENANTRY_SECRET_KEY. For
-    databases of another project use `tenantry fleet`.
+    databases of another project use `tenantry fleet migrate`.
     """
     address = read_url("--url", url)
     async with session.opened() as services:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tenantry.access.attached_urls import AttachedUrls
+from tenantry.access.sealing import Seal
 from tenantry.catalog import attached
 from tenantry.catalog.attached import Listed, NotAttached
 from tenantry.catalog.labels import checked_labels
@@ -39,13 +39,13 @@ class Attaching:
     """Attaches databases to a service, and forgets them.
 
     Attributes:
-        urls: Seals their URLs.
+        seal: Seals their URLs, each for the id of its tenant: see `AttachedUrls`.
         servers: The tenant servers. A database on one of them waits with it for the end of an
             outage, and its drift is found by comparing with a new database there.
     """
 
     lifecycle: Lifecycle
-    urls: AttachedUrls
+    seal: Seal
     servers: Mapping[str, TenantServer]
 
     async def attach(
@@ -56,7 +56,7 @@ class Attaching:
         It is at one of the operator's revisions, or empty. Runs apply those that are pending.
 
         Raises:
-            NoProject: The operator has no revisions.
+            NothingToFollow: The operator has no revisions.
             BadText, BadLabels, BadList: The name, a label or the URL breaks a rule.
             NotAttachable: It cannot be read, is one of Tenantry, is at an unknown revision, or has
                 tables and no revision.
@@ -76,7 +76,7 @@ class Attaching:
             labels=checked_labels(labels),
             is_attached=True,
         )
-        sealed = self.urls.sealed(tenant.id, listed.url)
+        sealed = self.seal.close(listed.url.encode(), tenant.id.bytes)
         changes = audit_log.changes_between(None, tenant, *_LOGGED)
         async with self.lifecycle.catalog.change(
             ctx, "tenant.attach", tenant.id, tenant_id=tenant.id, changes=changes
@@ -131,7 +131,7 @@ async def _check_revision(found: Schema, streams: Streams) -> None:
     except UnknownRevision as error:
         raise NotAttachable(
             f"The database is at revision {found.revision.user!r}, which is not in "
-            "TENANTRY_TENANT_MIGRATIONS. If it is of another project, use `tenantry fleet`."
+            "TENANTRY_TENANT_MIGRATIONS. If it is of another project, use `tenantry fleet migrate`."
         ) from error
     names = [one.name.rpartition(".")[2].strip('"') for one in found.objects if one.kind == "table"]
     if found.revision.user == BASE and {*names} - {streams.user_table}:

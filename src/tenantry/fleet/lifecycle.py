@@ -152,9 +152,7 @@ class Lifecycle:
         """
         if name is not None:
             checked_name(name)
-        _check_size_limit(size_bytes_max)
-        if (module_keys, requests_per_minute, size_bytes_max) != (None, None, None):
-            tenant.check_served()
+        _check_limits(tenant, module_keys, requests_per_minute, size_bytes_max)
         keys = None if module_keys is None else modules.checked_keys(module_keys)
         labels = None if labels is None else checked_labels(labels)
         check(expected, tenant)
@@ -327,6 +325,10 @@ def _as_migrated(before: Tenant, known: Tenant) -> Tenant:
     return msgspec.structs.replace(before, **{name: getattr(known, name) for name in _MIGRATED})
 
 
-def _check_size_limit(size_bytes: int | None) -> None:
+def _check_limits(
+    tenant: Tenant, keys: list[str] | None, per_minute: int | None, size_bytes: int | None
+) -> None:
+    if any(one is not None for one in (keys, per_minute, size_bytes)):
+        tenant.check_served()
     if size_bytes and size_bytes < LIMIT_BYTES_MIN:
         raise BadSizeLimit(f"The size limit must be 0, or at least {shown_size(LIMIT_BYTES_MIN)}.")

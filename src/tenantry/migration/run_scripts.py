@@ -55,7 +55,7 @@ class RunScripts:
         Both have what was read and recorded, and the lock, in common.
 
         Raises:
-            NoProject: There is no stream that attached databases follow.
+            NothingToFollow: There is no stream that attached databases follow.
         """
         streams = self.streams.of(is_attached=is_attached)
         if streams is self.streams:

@@ -40,8 +40,8 @@ class RevisionUnreadable(BadStream):
     """A file of the revisions cannot be read, or cannot be imported."""
 
 
-class NoProject(Conflict):
-    """Attached databases follow TENANTRY_TENANT_MIGRATIONS: set it, or use `tenantry fleet`."""
+class NothingToFollow(Conflict):
+    """Set TENANTRY_TENANT_MIGRATIONS for attached databases, or use `tenantry fleet migrate`."""
 
 
 class UnknownRevision(Unavailable):
@@ -302,12 +302,12 @@ class Streams:
         """Return the same streams for attached databases, or for the others.
 
         Raises:
-            NoProject: There is no stream of the user, which attached ones could follow.
+            NothingToFollow: There is no stream of the user, which attached ones could follow.
         """
         if not is_attached or self.is_attached:
             return self
         if self.user is None:
-            raise NoProject
+            raise NothingToFollow
         return replace(self, is_attached=True)
 
     def parse(self, text: str) -> SchemaRevision:

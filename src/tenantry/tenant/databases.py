@@ -2,12 +2,11 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from tenantry.access.attached_urls import AttachedUrls
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.database import Database
 from tenantry.db.servers import Server
@@ -80,11 +79,12 @@ class Attached:
     """What a service needs for its attached databases.
 
     Attributes:
-        urls: Their URLs.
+        find_url: Returns the URL of one by the names of its server and of itself; None if there is
+            none.
         elsewhere: The server `ELSEWHERE`.
     """
 
-    urls: AttachedUrls
+    find_url: Callable[[str, str], Awaitable[str | None]]
     elsewhere: Server
 
 
@@ -132,7 +132,7 @@ class TenantDatabases:
         server, name = self.server(tenant.server_name), tenant.database_name
         if self._attached is None or _URL_MARK not in name:
             return Place(server.url(name))
-        url = await self._attached.urls.find(tenant.server_name, name)
+        url = await self._attached.find_url(tenant.server_name, name)
         if url is None:
             raise Detached
         return Place(url, is_attached=True)
