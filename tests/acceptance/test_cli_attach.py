@@ -61,7 +61,7 @@ def test_attach_migrate_show_and_detach(tenantry: Command, new_database: Callabl
     found = json.loads(shown.stdout)
     assert found.keys() >= TENANT
     assert (found["isAttached"], found["schemaRevision"]) == (True, f"{HEAD}/u1")
-    key = tenantry("key", "issue", "legacy")
+    key = tenantry("key", "create", "legacy")
     assert "attached database" in key.stderr
     suspended = tenantry("tenant", "suspend", "legacy")
     assert "attached, suspended" in suspended.stdout
