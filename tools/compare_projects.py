@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,7 @@ SECONDS_MAX = 900  # for a command
 DIFFERENCES_MAX = 20  # lines that are printed for a project
 REASON_CHARS_MAX = 400
 OURS = "tenantry_"
+NAMED = "refused with file and line"
 _CONSTRAINTS = ("CHECK", "CONSTRAINT", "FOREIGN KEY", "PRIMARY KEY", "UNIQUE")
 OWNER = ("--owner-email", "owner@example.com", "--owner-name", "Owner")
 PASSWORD = "Correct-Horse-7-Battery-Staple"  # noqa: S105 - of an admin of a temporary catalog
@@ -41,11 +42,13 @@ import sys
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-config = Config(sys.argv[1])
-for name in ("sqlalchemy.url", "url"):
-    config.set_main_option(name, sys.argv[2].replace("%", "%%"))
-sys.stderr.write(f"revisions: {len(list(ScriptDirectory.from_config(config).walk_revisions()))}\\n")
-command.upgrade(config, "head")
+for url in sys.argv[2:]:
+    config = Config(sys.argv[1])
+    for name in ("sqlalchemy.url", "url"):
+        config.set_main_option(name, url.replace("%", "%%"))
+    revisions = list(ScriptDirectory.from_config(config).walk_revisions())
+    sys.stderr.write(f"revisions: {len(revisions)}\\n")
+    command.upgrade(config, "head")
 """
 
 
@@ -91,18 +94,30 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Whether Tenantry does what plain Alembic does."""
-        return self.word in {"equal", "plain fails, too"}
+        """Whether Tenantry does what plain Alembic does, or says what it refuses."""
+        return self.word in {"equal", "plain fails, too", NAMED}
+
+
+Compare = Callable[[Project, Path, str | None], Result]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the projects, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tools.compare_projects")
+    return compare_all(argparse.ArgumentParser(prog="python -m tools.compare_projects"), arguments)
+
+
+def compare_all(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    with_options: Callable[[argparse.Namespace], Compare] = lambda _: compare,
+) -> int:
+    """Compare the projects that the arguments name, and print the table; return the status."""
     parser.add_argument("table", type=Path, help="a TOML file with [[project]] tables")
     parser.add_argument("folder", type=Path, help="the folder of the projects")
     parser.add_argument("--only", help="the names of projects, with commas")
     parser.add_argument("--server", help="the URL of a PostgreSQL server, in place of its own")
     options = parser.parse_args(arguments)
+    one_by_one = with_options(options)
     rows = tomllib.loads(options.table.read_text(encoding="utf-8"))["project"]
     chosen = set(options.only.split(",")) if options.only else None
     projects = [Project(**row) for row in rows if chosen is None or row["name"] in chosen]
@@ -112,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             server = stack.enter_context(postgres())
         results = []
         for project in projects:
-            results.append(compare(project, options.folder.absolute(), server))
+            results.append(one_by_one(project, options.folder.absolute(), server))
             _show_details(results[-1])
     _show(results)
     return 0 if all(one.is_good for one in results) else 1
@@ -133,7 +148,7 @@ def compare(project: Project, folder: Path, server: str | None) -> Result:
         migrated = created if isinstance(created, Refused) else work.migrate()
         refused = next((one for one in (created, migrated) if isinstance(one, Refused)), None)
         if plain.returncode:
-            last = _last_line(plain.stderr)
+            last = last_line(plain.stderr)
             if refused is None:
                 return Result(project, count, "plain fails", last)
             return Result(project, count, "plain fails, too", f"{last} Tenantry: {refused.reason}")
@@ -197,12 +212,20 @@ class Work:
         self._temporary = databases.folder
         self._databases = databases
 
-    def run_plain(self, url: str) -> "subprocess.CompletedProcess[str]":
-        """Run ``alembic upgrade head`` as its authors do."""
-        self._begin(url)
+    def run_plain(self, *urls: str) -> "subprocess.CompletedProcess[str]":
+        """Run ``alembic upgrade head`` on new databases as its authors do, in one process."""
+        for url in urls:
+            self.begin(url)
+        return self.upgrade(*urls)
+
+    def upgrade(self, *urls: str) -> "subprocess.CompletedProcess[str]":
+        """Run ``alembic upgrade head``; the environment is that of the last database."""
         driver = self._project.driver
-        named = url.replace("postgresql://", f"postgresql+{driver}://") if driver else url
-        return self._run(["-c", PLAIN, self._project.config, named], self._variables(named))
+        named = [
+            url.replace("postgresql://", f"postgresql+{driver}://") if driver else url
+            for url in urls
+        ]
+        return self.run(["-c", PLAIN, self._project.config, *named], self.variables(named[-1]))
 
     def create(self) -> str | Refused:
         """Return the URL of a tenant that was created with the revisions."""
@@ -219,28 +242,28 @@ class Work:
         url = self._new_tenant(without)
         if isinstance(url, Refused):
             return url
-        self._begin(url)
+        self.begin(url)
         ended = self._tenantry(self._with_url(environment, url), "migrate", "all", "--json")
         if ended.returncode == 0:
             return url
         try:
             return Refused(str(json.loads(ended.stdout)["details"][0]["error"]))
         except (ValueError, KeyError, IndexError):
-            return Refused(_last_line(ended.stderr))
+            return Refused(last_line(ended.stderr))
 
     def _new_tenant(self, environment: dict[str, str]) -> str | Refused:
         ended = self._tenantry(
             environment, "tenant", "create", "acme", *OWNER, "--password-stdin", "--json"
         )
         if ended.returncode:
-            return Refused(_last_line(ended.stderr))
+            return Refused(last_line(ended.stderr))
         name = json.loads(ended.stdout)["databaseName"]
         return self._databases.of_tenant(name, Path(environment["TENANTRY_DATA_DIR"]))
 
     def _installation(self, name: str) -> dict[str, str]:
         """Return the environment of a new installation, with one admin."""
         folder = self._temporary / name
-        environment = self._variables(f"sqlite:///{self._temporary / 'unused'}")
+        environment = self.variables(f"sqlite:///{self._temporary / 'unused'}")
         environment |= {
             "TENANTRY_DATA_DIR": str(folder),
             "TENANTRY_SECRET_KEY": secrets.token_hex(32),
@@ -262,11 +285,12 @@ class Work:
     def _tenantry(
         self, environment: Mapping[str, str], *arguments: str
     ) -> "subprocess.CompletedProcess[str]":
-        return self._run(["-m", "tenantry", *arguments], environment, f"{PASSWORD}\n")
+        return self.run(["-m", "tenantry", *arguments], environment, f"{PASSWORD}\n")
 
-    def _run(
+    def run(
         self, arguments: Sequence[str], environment: Mapping[str, str], stdin: str = ""
     ) -> "subprocess.CompletedProcess[str]":
+        """Run the project's Python in its folder."""
         return subprocess.run(  # noqa: S603 - the projects were chosen by the caller
             # A project can have a folder with the name of a module: `-P` ignores it.
             [self._project.python, "-P", *arguments],
@@ -279,7 +303,8 @@ class Work:
             check=False,
         )
 
-    def _variables(self, url: str) -> dict[str, str]:
+    def variables(self, url: str) -> dict[str, str]:
+        """Return the environment of a command for the database at *url*."""
         environment = {
             name: value
             for name, value in os.environ.items()  # noqa: TID251 - for another program
@@ -307,13 +332,13 @@ class Work:
         }
         return {**environment, **replaced}
 
-    def _begin(self, url: str) -> None:
+    def begin(self, url: str) -> None:
         """Run the project's file of SQL."""
         if not self._project.start:
             return
         text = (self._folder / self._project.start).read_text(encoding="utf-8")
         if url.startswith("sqlite:"):
-            with contextlib.closing(sqlite3.connect(_path(url))) as file:
+            with contextlib.closing(sqlite3.connect(path_of(url))) as file:
                 file.executescript(text)
             return
         _run_program("psql", url, "--quiet", "--set", "ON_ERROR_STOP=1", stdin=text)
@@ -333,7 +358,7 @@ def dump(url: str) -> list[str]:
             for line in part.splitlines()
             if line and not line.startswith("--")
         ]
-    with contextlib.closing(sqlite3.connect(_path(url))) as file:
+    with contextlib.closing(sqlite3.connect(path_of(url))) as file:
         rows = file.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2")
         found = [row for row in rows if not row[2].startswith(OURS)]
         lines = [line for row in found for line in _lines(f"{row[0]} {row[1]}: {row[3]}")]
@@ -374,11 +399,13 @@ def _run_program(program: str, url: str, *arguments: str, stdin: str = "") -> st
     return ended.stdout
 
 
-def _path(url: str) -> str:
+def path_of(url: str) -> str:
+    """Return the path of a SQLite database."""
     return url.removeprefix("sqlite:///")
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """Return the line of *text* with the error, or the last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # SQLAlchemy ends with a link.
     lines = [line for line in lines if not line.startswith("(Background on this error")]

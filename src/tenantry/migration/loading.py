@@ -34,7 +34,12 @@ def load(work: Callable[[], Loaded], folder: Path, *, seconds: float) -> Loaded:
     if earlier is not None and not earlier[0].done():
         raise LoadingEndless(earlier[1])
     thread, ids = DaemonThreads(1, "load"), list[int]()
-    running = thread.submit(lambda: (ids.append(threading.get_ident()), work())[1])
+
+    def run() -> Loaded:
+        ids.append(threading.get_ident())
+        return work()
+
+    running = thread.submit(run)
     thread.shutdown()
     try:
         return running.result(seconds)
