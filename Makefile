@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean site
+.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean site doc-blocks
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -196,6 +196,9 @@ audit: .supply/.tools ## Look up known vulnerabilities of what is locked; status
 
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http, .env.example and commands.json from the code
 	$(BIN)/python -m tools.reference
+
+doc-blocks: .venv/.dev ## Run the commands of the documents, and compare what they print; PAGE=README.md chooses
+	@$(BIN)/python -m tools.doc_blocks $(if $(PAGE),--only $(PAGE))
 
 # A link or an anchor that leads nowhere fails. `serve` shows it at /docs/manual; a wheel that is built afterwards has it.
 site: .site/.tools ## Build the manual from docs, with its search, in src/tenantry/console/manual

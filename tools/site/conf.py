@@ -32,5 +32,5 @@ html_copy_source = False
 html_show_copyright = False
 html_use_index = False
 html_permalinks_icon = "#"
-pygments_style = "tango"
+pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "github-dark"
