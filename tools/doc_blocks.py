@@ -94,7 +94,7 @@ class Story(NamedTuple):
     stage: str = ""
     serve: str = ""
     ready: str = ""
-    values: dict[str, str] = {}  # noqa: RUF012 - of a tuple: nobody changes it
+    values: dict[str, str] = {}  # noqa: RUF012
     before: dict[str, str] = {}  # noqa: RUF012
     status: dict[str, int] = {}  # noqa: RUF012
     skip: dict[str, str] = {}  # noqa: RUF012
