@@ -1,13 +1,15 @@
 """``make simulate``: play histories for some seconds; end with 1 if something did not hold."""
 
 import argparse
+import math
 import multiprocessing
 import os
 import secrets
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from multiprocessing.pool import AsyncResult
+from multiprocessing.pool import AsyncResult, Pool
 
 from harness.simulate.clock import install
 
@@ -15,6 +17,7 @@ install()  # before all others: they keep the functions that they import
 
 from harness.simulate import image  # noqa: E402
 from harness.simulate.batch import HISTORIES, Failure, Player, Report  # noqa: E402
+from harness.simulate.engine import Engine  # noqa: E402
 from harness.simulate.history import events_of  # noqa: E402
 from harness.simulate.planted import FAULTS  # noqa: E402
 from tenantry.kit import log  # noqa: E402
@@ -24,6 +27,7 @@ SECONDS = 60.0
 FAULT_SECONDS_MAX = 60.0
 SEEDS = 20
 """With so many seeds, each planted fault is looked for."""
+WARM = "warm"
 PROCESSES = min(os.cpu_count() or 1, 8)
 
 
@@ -32,11 +36,14 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     # Levels are those of the service: thousands of expected failures are no news.
     log.configure(log_format="json", level="critical")
+    Engine.is_verified = options.verify
     made = image.make()
+    # Once, for all processes: what is compiled at its first use.
+    Player(made, None).play(WARM, events_of(WARM))
     if options.seed and "-" in options.seed:
         return _replay(made, options.seed, options.fault)
     if options.faults:
-        return _find_faults(made, short=options.short)
+        return _find_faults(made, options.seeds, options.fault)
     return _search(made, options.seed or secrets.token_hex(4), options)
 
 
@@ -56,22 +63,55 @@ def _search(made: bytes, base: str, options: argparse.Namespace) -> int:
     return 0
 
 
-def _find_faults(made: bytes, *, short: bool) -> int:
-    """Plant each fault, and look for it with several seeds; return the exit status."""
+def _find_faults(made: bytes, seeds: int, only: str | None) -> int:
+    """Plant each fault, or one, and look for it with several seeds; return the exit status."""
     missed = 0
-    for name in FAULTS:
-        took: list[float] = []
-        for number in range(2 if short else SEEDS):
-            began = time.monotonic()
-            reports = _reports(made, f"{name}{number}", name, FAULT_SECONDS_MAX)
-            if any(one.failure is not None for one in reports):
-                took.append(time.monotonic() - began)
-            else:
-                missed += 1
-        slowest = f"{max(took):.1f} s at most" if took else "never"
+    print(
+        "| fault | found | seconds: median, longest | histories: median, most |\n|---|---|---|---|"
+    )
+    for name in [only] if only else FAULTS:
+        found = _seek(made, name, seeds)
+        missed += seeds - len(found)
         about = (FAULTS[name].__doc__ or "").strip()
-        print(f"{name}: {about} Found {len(took)} times, in {slowest}.", flush=True)
+        print(f"| {about} | {len(found)} of {seeds} | {_figures(found)} |", flush=True)
     return 1 if missed else 0
+
+
+def _seek(made: bytes, fault: str, seeds: int) -> list[tuple[float, int]]:
+    """Return after how many seconds and histories a planted fault was found with each seed.
+
+    Seconds are those of one processor that does nothing else. After `FAULT_SECONDS_MAX` of them,
+    the search with a seed ends.
+    """
+    todo = [(number, 0.0, 0) for number in range(seeds)]
+    waiting: list[tuple[int, float, int, AsyncResult[Report]]] = []
+    found: list[tuple[float, int]] = []
+    with _pool() as pool:
+        while todo or waiting:
+            while todo and len(waiting) < PROCESSES:
+                number, seconds, histories = todo.pop(0)
+                task = (made, f"{fault}{number}", histories, fault, math.inf)
+                waiting.append((number, seconds, histories, pool.apply_async(_batch, task)))
+            number, seconds, histories, result = waiting.pop(0)
+            report = result.get()
+            seconds, histories = seconds + report.seconds, histories + report.histories
+            if seconds > FAULT_SECONDS_MAX:
+                continue
+            if report.failure is not None:
+                found.append((seconds, histories))
+            else:
+                todo.insert(0, (number, seconds, histories))
+    return found
+
+
+def _figures(found: Sequence[tuple[float, int]]) -> str:
+    if not found:
+        return "never | "
+    seconds, histories = [one[0] for one in found], [one[1] for one in found]
+    return (
+        f"{statistics.median(seconds):.1f}, {max(seconds):.1f} | "
+        f"{statistics.median(histories):.0f}, {max(histories):,}"
+    )
 
 
 def _reports(made: bytes, base: str, fault: str | None, seconds: float) -> Iterator[Report]:
@@ -79,8 +119,7 @@ def _reports(made: bytes, base: str, fault: str | None, seconds: float) -> Itera
     until = time.monotonic() + seconds
     waiting: list[AsyncResult[Report]] = []
     first = 0
-    # A process for each batch: see `History`.
-    with multiprocessing.get_context("fork").Pool(PROCESSES, maxtasksperchild=1) as pool:
+    with _pool() as pool:
         while time.monotonic() < until or waiting:
             while len(waiting) < PROCESSES and time.monotonic() < until:
                 waiting.append(pool.apply_async(_batch, (made, base, first, fault, until)))
@@ -91,8 +130,14 @@ def _reports(made: bytes, base: str, fault: str | None, seconds: float) -> Itera
                 return
 
 
+def _pool() -> Pool:
+    """Return a pool with a process for each batch: see `History`."""
+    return multiprocessing.get_context("fork").Pool(PROCESSES, maxtasksperchild=1)
+
+
 def _batch(made: bytes, base: str, first: int, fault: str | None, until: float) -> Report:
-    return Player(made, fault).batch(base, first, until)
+    """Play a batch; without a limit of time, a failure is not shortened: the fault is planted."""
+    return Player(made, fault).batch(base, first, until, shortens=until < math.inf)
 
 
 def _replay(made: bytes, seed: str, fault: str | None) -> int:
@@ -119,7 +164,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", help="of a search; or of one history, such as 1a2b3c4d-17")
     parser.add_argument("--fault", choices=FAULTS, help="plant this fault")
     parser.add_argument("--faults", action="store_true", help="plant each fault, and find it")
-    parser.add_argument("--short", action="store_true", help="with --faults: two seeds for each")
+    parser.add_argument(
+        "--verify", action="store_true", help="run also the statements whose result is known"
+    )
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="with --faults: for each")
     return parser
 
 
@@ -129,4 +177,6 @@ if __name__ == "__main__":
         os.execve(  # noqa: S606 - itself
             sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, HASH_SEED: "0"}
         )
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(status)  # what the histories have left must not run on

@@ -33,10 +33,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of a batch."""
+    """What came of a batch.
+
+    Attributes:
+        steps: Of all its histories.
+        seconds: The time of the processor that it took.
+    """
 
     histories: int
     steps: int
+    seconds: float
     failure: Failure | None
 
 
@@ -61,20 +67,22 @@ class Player:
         """Play one history."""
         return History(seed, self._store, self._streams, note).play(events)
 
-    def batch(self, base: str, first: int, until: float) -> Report:
+    def batch(self, base: str, first: int, until: float, *, shortens: bool) -> Report:
         """Play `HISTORIES`, up to the first that fails, or until a time; shorten that one."""
-        steps = 0
+        began, steps, played, failure = time.process_time(), 0, 0, None
         for number in range(first, first + HISTORIES):
             seed = f"{base}-{number}"
             events = events_of(seed)
             result = self.play(seed, events)
             steps += result.steps
+            played += 1
             if result.fault is not None:
-                found = Failure(seed, result.fault, self._shorten(seed, events))
-                return Report(number - first + 1, steps, found)
+                enough = self._shorten(seed, events) if shortens else events
+                failure = Failure(seed, result.fault, enough)
+                break
             if time.monotonic() > until:
-                return Report(number - first + 1, steps, None)
-        return Report(HISTORIES, steps, None)
+                break
+        return Report(played, steps, time.process_time() - began, failure)
 
     def _shorten(self, seed: str, events: Sequence[Event]) -> Sequence[Event]:
         """Leave out each event without which the history still fails."""

@@ -1,19 +1,19 @@
 """What must hold after each transaction, and at the end of a history."""
 
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from harness.simulate.clock import CLOCK
+from harness.simulate.engine import Engine
 from harness.simulate.process import Process
 from harness.simulate.store import Store
 from harness.simulate.world import World, applied_by
 from tenantry.catalog.workers import NO_WORKER, SILENCE_MS
 
-START_SECONDS_MAX = 0.3
-"""After a stop, a process that has not read it may begin a tenant for so long."""
+START_DELAYS_MAX = 10
+"""After a stop, a process that has not read it may begin a tenant for so many delays."""
 ENDED = {"done", "failed", "kept"}
 _NO_WORKER = NO_WORKER.hex
 
@@ -85,17 +85,21 @@ _JOBS = "SELECT id, kind, state, worker_id, database_name, error, finished_at FR
 _WORKERS = "SELECT id, seen_at_ms FROM worker"
 
 
-def read(raw: sqlite3.Connection) -> Rows:
-    """Return the rows as they are now."""
-    runs = map(Run._make, raw.execute(_RUNS))
-    items = map(Item._make, raw.execute(_ITEMS))
-    jobs = map(Job._make, raw.execute(_JOBS))
-    return Rows(
-        {one.id: one for one in runs},
-        {(one.run, one.tenant): one for one in items},
-        {one.id: one for one in jobs},
-        dict(raw.execute(_WORKERS).fetchall()),
-    )
+NOTHING = Rows({}, {}, {}, {})
+
+
+def read(engine: Engine, before: Rows, since: int) -> Rows:
+    """Return the rows as they are now: those of *before* if their table has not changed *since*."""
+    runs, items, jobs, seen_ms = before
+    if engine.has_changed("migration_run", since):
+        runs = {one.id: one for one in map(Run._make, engine.read(_RUNS))}
+    if engine.has_changed("tenant_migration", since):
+        items = {(one.run, one.tenant): one for one in map(Item._make, engine.read(_ITEMS))}
+    if engine.has_changed("job", since):
+        jobs = {one.id: one for one in map(Job._make, engine.read(_JOBS))}
+    if engine.has_changed("worker", since):
+        seen_ms = dict(engine.read(_WORKERS))
+    return Rows(runs, items, jobs, seen_ms)
 
 
 class Checks:
@@ -111,7 +115,8 @@ class Checks:
 
     def __init__(self, store: Store, world: World, processes: Mapping[str, Process]) -> None:
         self._store, self._world, self._processes = store, world, processes
-        self._rows = read(store.raw)
+        self._read_at = store.engine.now
+        self._rows = read(store.engine, NOTHING, -1)
         self._stopped_at: dict[str, float] = {}
         self._started: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._job_databases: dict[str, str] = {}
@@ -142,16 +147,20 @@ class Checks:
             self.fault = self.fault or str(fault)
 
     def _check(self, process: str) -> None:
-        before, after = self._rows, read(self._store.raw)
-        self._rows = after
+        before, after = self._rows, read(self._store.engine, self._rows, self._read_at)
+        self._rows, self._read_at = after, self._store.engine.now
         if self.note is not None:
             self.note(f"{CLOCK.now:8.3f} {process}: {_changes(before, after)}")
         own = self._processes[process].worker_id.hex
-        counts = self._check_items(before, after, own)
-        for run in after.runs.values():
-            self._check_run(before.runs.get(run.id), run, counts[run.id])
-        _expect(before.runs.keys() - after.runs.keys() <= _hidden(before), "a shown run is gone")
-        self._check_jobs(before, after, own)
+        # What was checked before, and has not been read again, is as it was.
+        if after.runs is not before.runs or after.items is not before.items:
+            counts = self._check_items(before, after, own)
+            for run in after.runs.values():
+                self._check_run(before.runs.get(run.id), run, counts[run.id])
+            gone = before.runs.keys() - after.runs.keys()
+            _expect(gone <= _hidden(before), "a shown run is gone")
+        if after.jobs is not before.jobs:
+            self._check_jobs(before, after, own)
 
     def _check_start(self, run_id: UUID, database: str, process: str) -> None:
         run = self._rows.runs.get(run_id.hex)
@@ -167,7 +176,7 @@ class Checks:
         starters = self._started[run_id.hex, database]
         stopped_at = self._stopped_at.get(run_id.hex)
         if process not in starters and stopped_at is not None:
-            is_late = CLOCK.now > stopped_at + START_SECONDS_MAX
+            is_late = CLOCK.now > stopped_at + START_DELAYS_MAX * self._store.delay_seconds
             was_frozen = self._processes[process].thawed_at >= stopped_at
             _expect(not is_late or was_frozen, "a tenant is started after the stop of its run")
         starters.add(process)

@@ -10,14 +10,24 @@ from typing import Any
 
 from harness.simulate.clock import CLOCK
 
+CALLBACKS_MAX = 10_000
+"""In one step, so that a process that makes itself ready again and again does not stop the time."""
+
 
 class _Handle:
     """What a loop is to call; it has the methods of asyncio's handles that are used."""
 
-    __slots__ = ("_call", "_context", "_is_cancelled", "_when")
+    __slots__ = ("_args", "_call", "_context", "_is_cancelled", "_when")
 
-    def __init__(self, call: Callable[[], object], context: Context | None, when: float) -> None:
+    def __init__(
+        self,
+        call: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        when: float,
+    ) -> None:
         self._call = call
+        self._args = args
         self._context = context or copy_context()
         self._when = when
         self._is_cancelled = False
@@ -33,11 +43,11 @@ class _Handle:
 
     def run(self) -> None:
         if not self._is_cancelled:
-            self._context.run(self._call)
+            self._context.run(self._call, *self._args)
 
 
 class Loop(asyncio.AbstractEventLoop):
-    """Runs one callback at each call of `step`.
+    """Runs what is due at each call of `step`.
 
     What is given to an executor runs at once: a process has one thread here.
 
@@ -63,11 +73,21 @@ class Loop(asyncio.AbstractEventLoop):
         return max(self._timers[0][0], self.frozen_until) if self._timers else None
 
     def step(self) -> None:
-        """Run the next callback, which is due."""
+        """Run the next callback, which is due, and what it makes ready.
+
+        This takes no virtual time: a transaction begins later, after `Store.delay`, so that those
+        of other processes may come first.
+        """
         if not self._ready:
             self._ready.append(heapq.heappop(self._timers)[2])
-        with self.entered():
-            self._ready.popleft().run()
+        asyncio._set_running_loop(self)
+        try:
+            for _ in range(CALLBACKS_MAX):
+                self._ready.popleft().run()
+                if not self._ready:
+                    return
+        finally:
+            asyncio._set_running_loop(None)
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -86,7 +106,7 @@ class Loop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> _Handle:
         """Call back in the next step."""
-        handle = _Handle(lambda: callback(*args), context, CLOCK.now)
+        handle = _Handle(callback, args, context, CLOCK.now)
         self._ready.append(handle)
         return handle
 
@@ -100,7 +120,7 @@ class Loop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> _Handle:
         """Call back at a virtual time."""
-        handle = _Handle(lambda: callback(*args), context, when)
+        handle = _Handle(callback, args, context, when)
         self._count += 1
         heapq.heappush(self._timers, (when, self._count, handle))
         return handle

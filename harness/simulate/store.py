@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.simulate.clock import CLOCK
+from harness.simulate.engine import Engine
 from tenantry.catalog.cache import CatalogCache
 from tenantry.catalog.database import Catalog
 from tenantry.db.database import Budget, Database
@@ -14,8 +14,8 @@ from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.statements import Row, Statement
 
 CONNECTIONS_MAX = 4
-DELAY_SECONDS_MAX = 0.03
-"""A transaction takes up to this time to begin, and its answer to arrive."""
+DELAYS_SECONDS = (0.03, 0.03, 0.3)
+"""A transaction takes up to one of these times to begin, and its answer to arrive."""
 BUSY_PAUSE_SECONDS = 0.001
 
 
@@ -27,41 +27,44 @@ class Store:
         chance: Chooses delays and faults.
 
     Attributes:
+        engine: Runs the statements.
         committed: Called after each transaction that has changed something, with the process.
         out_until: Until when the catalog cannot be reached.
         cut_until: Until when a process cannot reach it.
         lost_share: Of the transactions, how many are rolled back, or lose their answer.
+        delay_seconds: How long a transaction takes to begin, and its answer to arrive, at most.
     """
 
     def __init__(self, image: bytes) -> None:
-        self._image = sqlite3.connect(":memory:")
-        self._image.deserialize(image)
-        self.raw = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        self.engine = Engine(image)
         self.chance = random.Random(0)  # noqa: S311 - no secret
         self.committed: Callable[[str], None] = lambda _: None
         self.writer: Connection | None = None
         self.out_until = 0.0
         self.cut_until: dict[str, float] = {}
         self.lost_share = 0.0
+        self.delay_seconds = DELAYS_SECONDS[0]
         self._changes = 0
 
     def reset(self, chance: random.Random, lost_share: float) -> None:
         """Begin with the image again."""
-        if self.raw.in_transaction:
-            self.raw.execute("ROLLBACK")
-        self._image.backup(self.raw)
-        self.raw.create_function("julianday", 1, CLOCK.julian_day)
-        self.raw.execute("PRAGMA foreign_keys = ON")
+        self.engine.reset()
         self.chance, self.lost_share, self.out_until = chance, lost_share, 0.0
+        self.delay_seconds = chance.choice(DELAYS_SECONDS)
         self.cut_until.clear()
         self.writer = None
-        self._changes = self.raw.total_changes
+        self._changes = self.engine.changes
 
     def note_commit(self, process: str) -> None:
         """Call `committed` if something was changed since the last call."""
-        if self.raw.total_changes != self._changes:
-            self._changes = self.raw.total_changes
+        if self.engine.changes != self._changes:
+            self._changes = self.engine.changes
             self.committed(process)
+
+    def roll_back(self) -> None:
+        """Roll the transaction back."""
+        self.engine.command("ROLLBACK")
+        self.writer = None
 
     def is_lost(self) -> bool:
         """Return whether a fault of the connection happens now."""
@@ -69,7 +72,7 @@ class Store:
 
     async def delay(self) -> None:
         """Wait for a moment, so that other processes may come first."""
-        await asyncio.sleep(self.chance.random() * DELAY_SECONDS_MAX)
+        await asyncio.sleep(self.chance.random() * self.delay_seconds)
 
 
 class StoreConnection(Connection):
@@ -87,8 +90,8 @@ class StoreConnection(Connection):
         compiled, first = statement.sqlite, statement.sqlite_first
         is_alone = await self._begin_alone()
         if first is not None:
-            self._store.raw.execute(first.sql, first.arguments(values))
-        found = self._run(compiled.sql, compiled.arguments(values))
+            self._store.engine.run(first.sql, first.arguments(values))
+        found = self._store.engine.run(compiled.sql, compiled.arguments(values))
         if is_alone:
             await self._end_alone()
         return compiled.rows(statement.row, found)
@@ -98,20 +101,20 @@ class StoreConnection(Connection):
     ) -> None:
         """Run a statement for each of *rows*, in a transaction that has begun."""
         compiled = statement.sqlite
-        self._store.raw.executemany(compiled.sql, [compiled.arguments(one) for one in rows])
+        self._store.engine.run_many(compiled.sql, [compiled.arguments(one) for one in rows])
 
     async def command(self, sql: str) -> None:
         """Begin or end a transaction."""
         store = self._store
         if sql == self.begin_sql:
             await self._wait()
-            store.raw.execute("BEGIN")
+            store.engine.command("BEGIN")
             store.writer = self
             return
         assert store.writer is self
         is_lost = store.is_lost()
         rolls_back = sql == "ROLLBACK" or (is_lost and store.chance.random() < 0.5)
-        store.raw.execute("ROLLBACK" if rolls_back else sql)
+        store.engine.command("ROLLBACK" if rolls_back else sql)
         store.writer = None
         if not rolls_back:
             store.note_commit(self._process)
@@ -142,9 +145,6 @@ class StoreConnection(Connection):
         if CLOCK.now < max(store.out_until, store.cut_until.get(self._process, 0.0)):
             raise DatabaseUnavailable
 
-    def _run(self, sql: str, arguments: list[object]) -> list[Any]:
-        return self._store.raw.execute(sql, arguments).fetchall()
-
     @property
     def is_reusable(self) -> bool:
         """Whether the connection is open, and in no transaction."""
@@ -158,8 +158,7 @@ class StoreConnection(Connection):
         """Close it; a transaction is rolled back."""
         self._is_open = False
         if self._store.writer is self:
-            self._store.raw.execute("ROLLBACK")
-            self._store.writer = None
+            self._store.roll_back()
 
 
 class StoreCatalog(Catalog):

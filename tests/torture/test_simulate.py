@@ -31,7 +31,8 @@ class TestSimulate:
         assert again.stdout.rstrip().endswith(seed[2])
 
     def test_finds_nothing_in_the_product(self):
-        done = _simulate("--seconds", "5", "--seed", "suite")
+        """Nor in what it remembers of statements that it has run before."""
+        done = _simulate("--seconds", "5", "--seed", "suite", "--verify")
 
         assert done.returncode == 0, done.stdout + done.stderr
         assert re.search(r"[1-9][0-9]* histories, [1-9][0-9]* steps, 0 faults", done.stdout)
