@@ -5,6 +5,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import msgspec
+import sqlalchemy as sa
 
 from tenantry.access.identify import Identity
 from tenantry.access.principal import WRITES_CONTENT, Scope, TenantRole, allows
@@ -13,7 +14,8 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabase, TenantDatabases
-from tenantry.tenant.users import UserInSession
+from tenantry.tenant.tables import ended_session, user
+from tenantry.tenant.users import User
 
 
 class ScopeRequired(Forbidden):
@@ -46,6 +48,27 @@ class SessionEnded(Unauthenticated):
 
 class McpTokenEnded(Unauthenticated):
     """The McpToken ended with a change of its user's password or account."""
+
+
+class UserInSession(User, frozen=True):
+    """A user, with the state of the caller's session.
+
+    Attributes:
+        session_ended: Whether the user has logged out of this session.
+    """
+
+    session_ended: bool
+
+
+_session_ended = sa.exists().where(
+    ended_session.c.jti == sa.bindparam("session_jti", type_=sa.String)
+)
+_FIND_IN_SESSION = users.before_and_now(
+    UserInSession,
+    lambda *some: sa.select(*some, _session_ended.label("session_ended")).where(
+        user.c.id == sa.bindparam("user")
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,24 +246,32 @@ async def _confirm(
     if identity.user_id is None:
         return TenantRole.EDITOR if identity.mcp_token else TenantRole.READER
     jti = None if identity.claims is None else identity.claims.jti
-    user = await users.find_in_session(database, identity.user_id, jti)
-    if user is not None:
-        _check_session(user, identity)
-        return TenantRole(user.role)
+    found = await _find_in_session(database, identity.user_id, jti)
+    if found is not None:
+        _check_session(found, identity)
+        return TenantRole(found.role)
     if rejects_deleted:
         raise UserDeleted
     return TenantRole.READER
 
 
-def _check_session(user: UserInSession, identity: Identity) -> None:
-    if not user.is_active:
+async def _find_in_session(
+    database: TenantDatabase, user_id: UUID, jti: str | None
+) -> UserInSession | None:
+    """Return the user with this id, for the session *jti*, or for an McpToken if that is None."""
+    found = await users.known(database, _FIND_IN_SESSION)
+    return await database.fetch_one(found, user=user_id, session_jti=jti)
+
+
+def _check_session(found: UserInSession, identity: Identity) -> None:
+    if not found.is_active:
         raise UserInactive
     claims = identity.claims
     if claims is None:
         token = identity.mcp_token
-        if token is not None and token.user_generation != user.token_generation:
+        if token is not None and token.user_generation != found.token_generation:
             raise McpTokenEnded
         return
-    is_current = claims.generation == user.generation or claims.jti == user.spared_jti
-    if not is_current or user.session_ended:
+    is_current = claims.generation == found.generation or claims.jti == found.spared_jti
+    if not is_current or found.session_ended:
         raise SessionEnded

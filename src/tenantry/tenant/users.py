@@ -3,7 +3,7 @@
 Every change is an entry in the tenant's audit log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -35,7 +35,7 @@ from tenantry.tenant.databases import (
     require_revision,
 )
 from tenantry.tenant.last_owner import LastOwner, lock_another
-from tenantry.tenant.tables import ended_session, link, user
+from tenantry.tenant.tables import link, user
 
 FULL_NAME_CHARS_MAX = 200
 ROLES_FROM = "0003"
@@ -89,16 +89,6 @@ class User(msgspec.Struct, frozen=True):
         return self.is_active and self.role == TenantRole.OWNER
 
 
-class UserInSession(User, frozen=True):
-    """A user, with the state of the caller's session.
-
-    Attributes:
-        session_ended: Whether the user has logged out of this session.
-    """
-
-    session_ended: bool
-
-
 COLUMNS = columns_of(user, User)
 _COLUMNS_BEFORE = [
     *(column for column in COLUMNS if column is not user.c.role),
@@ -108,29 +98,23 @@ EMAIL_IN_USE: dict[str, type[Conflict]] = {"uq_tenantry_user_canonical_email": E
 _by_id = user.c.id == sa.bindparam("user")
 
 _ADD = Statement[Any](sa.insert(user), conflicts=EMAIL_IN_USE)
-_FIND = [Statement(sa.select(*one).where(_by_id), User) for one in (_COLUMNS_BEFORE, COLUMNS)]
+
+
+def before_and_now(
+    row: type[Row], select: Callable[..., sa.Select[Any]]
+) -> Sequence[Statement[Row]]:
+    """Return the statements of a query of users, before `ROLES_FROM` and now; see `known`."""
+    return [Statement(select(*one), row) for one in (_COLUMNS_BEFORE, COLUMNS)]
+
+
+_FIND = before_and_now(User, lambda *some: sa.select(*some).where(_by_id))
 _LOCK = Statement(sa.select(*COLUMNS).where(_by_id).with_for_update(), User)
-session_ended = sa.exists().where(
-    ended_session.c.jti == sa.bindparam("session_jti", type_=sa.String)
+_with_email = user.c.canonical_email == sa.bindparam("email")
+_FIND_BY_EMAIL = before_and_now(User, lambda *some: sa.select(*some).where(_with_email))
+_limit, _offset = (sa.bindparam(name, type_=sa.BigInteger) for name in ("limit", "offset"))
+_PAGE = before_and_now(
+    User, lambda *some: sa.select(*some).order_by(user.c.id).limit(_limit).offset(_offset)
 )
-_FIND_IN_SESSION = [
-    Statement(sa.select(*one, session_ended.label("session_ended")).where(_by_id), UserInSession)
-    for one in (_COLUMNS_BEFORE, COLUMNS)
-]
-_FIND_BY_EMAIL = [
-    Statement(sa.select(*one).where(user.c.canonical_email == sa.bindparam("email")), User)
-    for one in (_COLUMNS_BEFORE, COLUMNS)
-]
-_PAGE = [
-    Statement(
-        sa.select(*one)
-        .order_by(user.c.id)
-        .limit(sa.bindparam("limit", type_=sa.BigInteger))
-        .offset(sa.bindparam("offset", type_=sa.BigInteger)),
-        User,
-    )
-    for one in (_COLUMNS_BEFORE, COLUMNS)
-]
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(user), Count)
 _CHANGED = ("email", "canonical_email", "full_name", "is_active", "password_hash", "role")
 # None keeps the current value of the row, not the value that was read before.
@@ -166,21 +150,13 @@ _END_INVITATION = Statement[Any](
 
 async def find(database: TenantDatabase, user_id: UUID) -> User | None:
     """Return the user with this id, if there is one."""
-    return await database.fetch_one(await _known(database, _FIND), user=user_id)
-
-
-async def find_in_session(
-    database: TenantDatabase, user_id: UUID, jti: str | None
-) -> UserInSession | None:
-    """Return the user with this id, for the session *jti*, or for an McpToken if that is None."""
-    known = await _known(database, _FIND_IN_SESSION)
-    return await database.fetch_one(known, user=user_id, session_jti=jti)
+    return await database.fetch_one(await known(database, _FIND), user=user_id)
 
 
 async def find_by_email(database: TenantDatabase, email: str) -> User | None:
     """Return the user with this e-mail address, if there is one."""
-    known = await _known(database, _FIND_BY_EMAIL)
-    return await database.fetch_one(known, email=canonical_email(email))
+    found = await known(database, _FIND_BY_EMAIL)
+    return await database.fetch_one(found, email=canonical_email(email))
 
 
 async def get(database: TenantDatabase, user_id: UUID) -> User:
@@ -209,8 +185,8 @@ async def lock(session: TenantSession, user_id: UUID) -> User:
 
 async def page(database: TenantDatabase, window: Window) -> Page[User]:
     """Return a page of the users, the oldest first."""
-    known = await _known(database, _PAGE)
-    items = await database.fetch_all(known, limit=window.size, offset=window.offset)
+    found = await known(database, _PAGE)
+    items = await database.fetch_all(found, limit=window.size, offset=window.offset)
     total = await database.fetch_one(_COUNT)
     return Page(items, window, total.count if total else 0)
 
@@ -348,7 +324,7 @@ async def delete(
         await remove_tokens(ctx, catalog, tenant_id, user_id)
 
 
-async def _known(database: TenantDatabase, reads: Sequence[Statement[Row]]) -> Statement[Row]:
+async def known(database: TenantDatabase, reads: Sequence[Statement[Row]]) -> Statement[Row]:
     """Return which of two statements reads the users of a database: before `ROLES_FROM`, or now."""
     return reads[await has_revision(database, ROLES_FROM)]
 
@@ -400,9 +376,7 @@ async def change_locked(
         changed = await session.fetch_one(_END_SESSIONS, user=locked.id)
     if changed is None:
         raise UserNotFound
-    changes = audit_log.changes_between(
-        locked, changed, "email", "full_name", "is_active", "role"
-    )
+    changes = audit_log.changes_between(locked, changed, "email", "full_name", "is_active", "role")
     if password_hash is not None:
         changes += audit_log.named_change("password")
     await audit.LOG.add(session, ctx, "user.update", locked.id, changes=changes)
