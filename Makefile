@@ -200,10 +200,10 @@ docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http, .env.exam
 doc-blocks: .venv/.dev ## Run the commands of the documents, and compare what they print; PAGE=README.md chooses
 	@$(BIN)/python -m tools.doc_blocks $(if $(PAGE),--only $(PAGE))
 
-# A link or an anchor that leads nowhere fails. `serve` shows it at /docs/manual; a wheel that is built afterwards has it.
+# A link or an anchor that leads nowhere fails. Always read anew (-E): docs/nav.toml is no dependency that Sphinx knows. `serve` shows it at /docs/manual; a wheel that is built afterwards has it.
 site: .site/.tools ## Build the manual from docs, with its search, in src/tenantry/console/manual
 	@rm -rf src/tenantry/console/manual
-	@.site/tools/bin/sphinx-build -q -n -W --keep-going -b manual -c tools/site -d .site/doctrees . src/tenantry/console/manual
+	@.site/tools/bin/sphinx-build -q -E -n -W --keep-going -b manual -c tools/site -d .site/doctrees . src/tenantry/console/manual
 	@rm -rf src/tenantry/console/manual/_sources
 	@echo src/tenantry/console/manual/index.html
 
