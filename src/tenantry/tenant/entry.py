@@ -60,12 +60,12 @@ class UserInSession(User, frozen=True):
     session_ended: bool
 
 
-_session_ended = sa.exists().where(
+session_ended = sa.exists().where(
     ended_session.c.jti == sa.bindparam("session_jti", type_=sa.String)
 )
 _FIND_IN_SESSION = users.before_and_now(
     UserInSession,
-    lambda *some: sa.select(*some, _session_ended.label("session_ended")).where(
+    lambda *some: sa.select(*some, session_ended.label("session_ended")).where(
         user.c.id == sa.bindparam("user")
     ),
 )

@@ -41,6 +41,7 @@ from tenantry.tenant.entry import (
     TenantContext,
     UnconfirmedContext,
     confirm_user,
+    session_ended,
 )
 from tenantry.tenant.tables import audit, user
 from tenantry.tenant.users import (
@@ -50,7 +51,6 @@ from tenantry.tenant.users import (
     User,
     UserNotFound,
     checked_name,
-    session_ended,
 )
 
 _FIELDS = {"email": "email", "fullName": "full_name"}
