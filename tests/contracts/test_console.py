@@ -13,7 +13,7 @@ MODULES = sorted(FOLDER.glob("*.js"))
 PAGES = sorted(FOLDER.glob("*.html"))
 MODULE_LINES_MAX = 200
 LINE_CHARS_MAX = 100
-ALL_LINES_MAX = 8760
+ALL_LINES_MAX = 8770
 # The page of one-time links is not of the console; it has the console's style and forms.
 LINK_PAGE = "link.js"
 LINK_LINES_MAX = 70
