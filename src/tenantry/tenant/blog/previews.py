@@ -120,6 +120,7 @@ async def create(
     Raises:
         BadExpiry: *expires_at* is not in the future, or after more than `LIFETIME_MAX`.
         PostNotFound: There is no such post.
+        RoleRequired: The caller's role does not allow to change it.
         TooManyPreviewLinks: The post has `LINKS_PER_POST_MAX`.
     """
     expires_at = (expires_at or ctx.now + LIFETIME_DEFAULT).replace(microsecond=0)
@@ -129,7 +130,7 @@ async def create(
         )
     link_id, user_id = new_id(), ctx.identity.user_id
     async with publication.writing_now(ctx) as session:
-        await publication.find(session, post_id)
+        await publication.find_own(ctx, session, post_id, None)
         await session.execute(_FORGET, post=post_id, now=ctx.now)
         if len(await session.fetch_all(_LIST, post=post_id, now=ctx.now)) >= LINKS_PER_POST_MAX:
             raise TooManyPreviewLinks
@@ -164,9 +165,11 @@ async def revoke(ctx: TenantContext, post_id: UUID, link_id: UUID) -> None:
     """End a preview link.
 
     Raises:
-        PreviewLinkNotFound: The post has no such link.
+        PostNotFound, PreviewLinkNotFound: There is no such post, or it has no such link.
+        RoleRequired: The caller's role does not allow to change the post.
     """
     async with state.writing(ctx.database) as session:
+        await publication.find_own(ctx, session, post_id, None)
         if await session.fetch_one(_REMOVE, post=post_id, link=link_id) is None:
             raise PreviewLinkNotFound
         await audit.LOG.add(session, ctx, "post.preview-revoke", post_id)
