@@ -226,6 +226,7 @@ LINK: Shape = {
     "id": is_guid,
     "userId": maybe(is_guid),
     "email": is_email,
+    "role": maybe(is_text),
     "createdAt": is_instant,
     "expiresAt": is_instant,
 }
@@ -235,6 +236,7 @@ OPEN_LINK: Shape = {
     "tenantName": is_text,
     "email": is_email,
     "fullName": maybe(is_text),
+    "role": maybe(is_text),
     "expiresAt": is_instant,
 }
 CLIENT_CONFIGURATION: Shape = {"client": is_text, "place": is_text, "text": is_text}

@@ -68,7 +68,7 @@ NAMING = {
 ME = f"cli:{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
 USER = {"id", "email", "fullName", "isActive", "createdAt", "role"}
 KEY = {"id", "prefix", "createdAt", "lastUsedAt", "expiresAt"}
-LINK = {"id", "userId", "email", "createdAt", "expiresAt"}
+LINK = {"id", "userId", "email", "role", "createdAt", "expiresAt"}
 TOKEN = KEY | {"name", "userId", "scopes"}
 POSTS = "/api/public/blog/posts"
 PROFILE = "/api/tenant/auth/profile"
@@ -732,7 +732,7 @@ class TestLink:
     def test_lets_a_person_choose_a_password(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
 
-        invitation = tenantry("user", "invite", "acme", BOB, "--json").data
+        invitation = tenantry("user", "invite", "acme", BOB, "--role", "author", "--json").data
         chosen = {"secret": _secret(invitation), "password": PASSWORD, "fullName": "Bob"}
         used = _asked(tenantry, "/api/links/use", body=chosen)
         reset = tenantry("user", "reset-link", "acme", BOB.upper(), "--json").data
@@ -743,6 +743,9 @@ class TestLink:
         assert set(page) == PAGE
         assert page["items"] == [{name: reset[name] for name in LINK}]
         assert (used.status_code, again.status_code) == (200, 200)
+        assert (invitation["role"], reset["role"]) == ("author", None)
+        users = tenantry("user", "list", "acme", "--json").data["items"]
+        assert [one["role"] for one in users] == ["owner", "author"]
         assert _logs_in(tenantry, made, BOB, PASSWORD)
         inside = ("audit", "list", "--inside", "acme", "--action", "link.issue", "--json")
         audited = tenantry(*inside).data["items"]
@@ -763,6 +766,7 @@ class TestLink:
         assert secret.startswith("tni_")
         assert "not shown again" in ended.stderr
         assert BOB in listed.stdout
+        assert "a new editor" in listed.stdout
         assert secret not in ended.stderr + listed.stdout
         assert revoked == {"message": "The link was revoked."}
         assert alone("user", "links", "acme", "--json").data["items"] == []

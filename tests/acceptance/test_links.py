@@ -18,6 +18,7 @@ from tests.acceptance.support import (
     PROFILE,
     TENANTS,
     UNKNOWN_ID,
+    add_owner,
     add_user,
     at,
     database_of,
@@ -42,10 +43,10 @@ def path_of(world: World, *parts: object) -> str:
     return "/".join([f"{TENANTS}/{world.acme.tenant.id}", *map(str, parts)])
 
 
-async def invited(world: World, email: str = BOB) -> Any:
+async def invited(world: World, email: str = BOB, **more: str) -> Any:
     """Return a new invitation to acme."""
-    admin = await world.admin()
-    return ok(await admin.post(path_of(world, "invitations"), json={"email": email}), 201)
+    admin, body = await world.admin(), {"email": email, **more}
+    return ok(await admin.post(path_of(world, "invitations"), json=body), 201)
 
 
 async def reset(world: World, user: object = None) -> Any:
@@ -111,6 +112,45 @@ class TestAnInvitation:
             ("user.create", by_link),
         }
         await must_be_refused(world, issued)
+
+    @pytest.mark.parametrize("role", ["owner", "editor", "author", "reader", None])
+    async def test_gives_the_user_its_role(self, world: World, role: str | None) -> None:
+        """An editor's without a choice; a newer invitation has its own, and not the earlier one."""
+        admin = await world.admin()
+        await invited(world, role="reader" if role == "owner" else "owner")
+        issued = await invited(world, **({} if role is None else {"role": role}))
+        role = role or "editor"
+        shown = ok(await world.stranger().post(SHOW, json={"secret": secret_of(issued)}))
+
+        ok(await used(world, issued))
+
+        assert (issued["role"], shown["role"]) == (role, role)
+        users = ok(await admin.get(path_of(world, "users")))["items"]
+        assert [one["role"] for one in users] == ["owner", role]
+        logged = ok(await admin.get(path_of(world, "audit-log")))["items"]
+        changes = {one["action"]: one["changes"] for one in reversed(logged)}
+        for action in ("link.issue", "user.create"):
+            assert {"field": "role", "old": None, "new": role} in changes[action]
+
+    async def test_has_one_of_four_roles(self, world: World) -> None:
+        admin, path = await world.admin(), path_of(world, "invitations")
+        for role in ("Owner", "admin", "", None):
+            refused(await admin.post(path, json={"email": BOB, "role": role}), 400)
+
+    async def test_changes_the_role_of_no_user(self, world: World) -> None:
+        """One who has the address meanwhile keeps theirs; and who uses the link chooses none."""
+        admin, issued = await world.admin(), await invited(world, role="owner")
+        user = await add_user(world, world.acme, "bob2@acme.example.com", role="reader")
+        await patch_user(world, world.acme, user["id"], email=BOB)
+
+        await must_be_refused(world, issued)
+
+        path = path_of(world, "users", user["id"])
+        assert ok(await admin.get(path))["role"] == "reader"
+        other = await invited(world, "carol@acme.example.com", role="reader")
+        ok(await used(world, other, role="owner"))
+        users = ok(await admin.get(path_of(world, "users")))["items"]
+        assert [one["role"] for one in users] == ["owner", "reader", "reader"]
 
     async def test_needs_an_address_that_no_user_has(self, world: World) -> None:
         """Also when it is used: then its answer does not say why."""
@@ -180,8 +220,26 @@ class TestAReset:
         }
         await must_be_refused(world, issued)
 
+    async def test_changes_no_role(self, world: World) -> None:
+        """Also one that was changed after the link was made; the last owner stays one."""
+        admin = await world.admin()
+        user = await add_user(world, world.acme, BOB, role="owner")
+        issued, of_owner = await reset(world, user["id"]), await reset(world)
+        await patch_user(world, world.acme, user["id"], role="reader")
+
+        ok(await used(world, issued))
+        ok(await used(world, of_owner))
+
+        assert (issued["role"], of_owner["role"]) == (None, None)
+        users = ok(await admin.get(path_of(world, "users")))["items"]
+        assert [(one["role"], one["isActive"]) for one in users] == [
+            ("owner", True),
+            ("reader", True),
+        ]
+
     async def test_ends_with_the_sessions_of_its_user(self, world: World) -> None:
         """By a deactivation, a new password, or a logout everywhere; and with the user."""
+        await add_owner(world, world.acme)
         admin, user = await world.admin(), world.acme.owner.id
         client = await session(world, world.acme)
         issued = await reset(world)
@@ -319,7 +377,7 @@ class TestEveryLink:
         ok(await used(world, issued))
 
     async def test_needs_the_revision_with_links(self, world: World) -> None:
-        """503 before it; users are added as before."""
+        """503 before it."""
         admin, database = await world.admin(), database_of(world, world.acme.tenant)
         await world.services.databases.forget(world.acme.tenant.id)
         raw_sql.run(database.url, *UNDO_HEAD)
@@ -329,7 +387,6 @@ class TestEveryLink:
             await admin.get(path_of(world, "links")),
         ):
             refused(answer, 503)
-        await add_user(world, world.acme, BOB)
 
 
 async def test_guesses_are_limited_as_those_of_passwords(world: World) -> None:

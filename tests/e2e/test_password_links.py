@@ -47,11 +47,12 @@ def faults_of(page: Page) -> list[str]:
 def test_an_invited_person_chooses_name_and_password(
     page: Page, api: httpx.Client, tenant: str, take: Take
 ):
-    made = api.post(f"{tenant}/invitations", json={"email": BOB}).json()["data"]
+    made = api.post(f"{tenant}/invitations", json={"email": BOB, "role": "reader"}).json()["data"]
 
     page.goto(made["url"])
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("You are invited to")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("as a reader")
     assert page.url == made["url"].partition("#")[0]
     expect(page.get_by_label("E-mail address")).to_have_value(BOB)
     take(page, "invitation")

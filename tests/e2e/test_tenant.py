@@ -85,6 +85,7 @@ class TestTenant:
         assert "/link#tnr_" in secret_shown_once(page, "Link")
         page.get_by_role("button", name="Invite").click()
         dialog.get_by_label("E-mail address").fill("invited@example.com")
+        expect(dialog.get_by_label("Role")).to_have_value("editor")
         dialog.get_by_role("button", name="Make a link").click()
         page.get_by_label("Link", exact=True).wait_for()
         assert "/link#tni_" in secret_shown_once(page, "Link")

@@ -25,6 +25,7 @@ from tenantry.tenant.users import NewUser, User, UserNotFound
 
 group = new_group("Manage the users of a tenant.")
 
+Role = Annotated[TenantRole, typer.Option(help="What the user may do in the tenant.")]
 UserArgument = Annotated[str, typer.Argument(help="The user's e-mail address or id.")]
 
 
@@ -38,9 +39,7 @@ async def create(
     email: str,
     *,
     full_name: Annotated[str, typer.Option(help="The full name of the user.")],
-    role: Annotated[
-        TenantRole, typer.Option(help="What the user may do in the tenant.")
-    ] = TenantRole.OWNER,
+    role: Role = TenantRole.OWNER,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
@@ -161,12 +160,18 @@ async def unlock(
 
 
 @group.command("invite")
-async def invite(tenant: options.Tenant, email: str, *, as_json: options.Json = False) -> None:
+async def invite(
+    tenant: options.Tenant,
+    email: str,
+    *,
+    role: Role = TenantRole.EDITOR,
+    as_json: options.Json = False,
+) -> None:
     """Make a link that invites a person to a tenant. It is shown only once, and works for 72 h."""
     settings = session.configure()
     async with opened_tenant(tenant, settings) as (services, found):
         database = await services.databases.open(found, writes=True)
-        issued = await links.invite(session.context(), database, found.id, email=email)
+        issued = await links.invite(session.context(), database, found.id, email=email, role=role)
     _show_link(issued, settings, as_json=as_json)
 
 
@@ -203,7 +208,7 @@ async def show_links(
         (
             one.id,
             one.email,
-            "a reset" if one.user_id else "a new user",
+            f"a new {one.role}" if one.role else "a reset",
             output.minute(one.expires_at),
         )
         for one in shown.items
@@ -256,7 +261,8 @@ def _show_link(issued: IssuedLink, settings: Settings, *, as_json: bool) -> None
         return
     link = issued.link
     attributes = {"link": response.url, "e-mail": link.email, "id": link.id}
-    output.show_attributes({**attributes, "expires": link.expires_at})
+    role = {"role": link.role} if link.role else {}
+    output.show_attributes({**attributes, **role, "expires": link.expires_at})
     output.note("The link is not shown again. Who opens it first sets the password.")
 
 

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
+from tenantry.access.principal import TenantRole
 from tenantry.schemas.base import PageResponse, Schema
 from tenantry.tenant.links import IssuedLink, OpenLink
 
@@ -19,12 +20,14 @@ class LinkResponse(Schema, frozen=True):
     Attributes:
         user_id: The user whose password the link resets; null for an invitation.
         email: The address of that user, or of the invited person.
+        role: What the invited person may do in the tenant; null for a reset, which changes no role.
         expires_at: When the link ends, unless it is used earlier: 72 hours after its creation.
     """
 
     id: UUID
     user_id: UUID | None
     email: str
+    role: str | None
     created_at: datetime
     expires_at: datetime
 
@@ -34,9 +37,14 @@ class LinkPage(PageResponse[LinkResponse], frozen=True):
 
 
 class InviteRequest(Schema, frozen=True):
-    """The address of a person who is to become a user."""
+    """The address of a person who is to become a user.
+
+    Attributes:
+        role: What the user will be allowed to do; an `editor` by default.
+    """
 
     email: str
+    role: TenantRole = TenantRole.EDITOR
 
 
 class IssuedLinkResponse(LinkResponse, frozen=True):
@@ -84,6 +92,7 @@ class OpenLinkResponse(Schema, frozen=True):
     Attributes:
         is_invitation: True if the link creates a user, false if it resets a password.
         full_name: The name of the user; null for an invitation.
+        role: What the invited person may do in the tenant; null for a reset.
         expires_at: When the link ends, unless it is used earlier.
     """
 
@@ -91,6 +100,7 @@ class OpenLinkResponse(Schema, frozen=True):
     tenant_name: str
     email: str
     full_name: str | None
+    role: str | None
     expires_at: datetime
 
     @classmethod
@@ -98,5 +108,10 @@ class OpenLinkResponse(Schema, frozen=True):
         """Return the representation of *found*."""
         link = found.link
         return cls(
-            link.user_id is None, found.tenant.name, link.email, found.full_name, link.expires_at
+            is_invitation=link.user_id is None,
+            tenant_name=found.tenant.name,
+            email=link.email,
+            full_name=found.full_name,
+            role=link.role,
+            expires_at=link.expires_at,
         )

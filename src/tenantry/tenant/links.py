@@ -18,6 +18,7 @@ from tenantry.access.addresses import network_of
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords, WrongPassword
+from tenantry.access.principal import TenantRole
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
@@ -70,12 +71,14 @@ class Link(msgspec.Struct, frozen=True):
     Attributes:
         user_id: The user whose password it resets; None for an invitation.
         email: The address of that user, or of the invited person.
+        role: That of the user whom an invitation creates, one of `TenantRole`; None for a reset.
         expires_at: When it ends, unless it is used earlier.
     """
 
     id: UUID
     user_id: UUID | None
     email: str
+    role: str | None
     created_at: datetime
     expires_at: datetime
 
@@ -117,6 +120,7 @@ _columns = (
     link.c.id,
     link.c.user_id,
     sa.func.coalesce(user.c.email, link.c.email).label("email"),
+    link.c.role,
     link.c.created_at,
     link.c.expires_at,
 )
@@ -168,7 +172,12 @@ _INVITE, _RESET = _upsert(link.c.canonical_email), _upsert(link.c.user_id)
 
 
 async def invite(
-    ctx: OperationContext, database: TenantDatabase, tenant_id: UUID, *, email: str
+    ctx: OperationContext,
+    database: TenantDatabase,
+    tenant_id: UUID,
+    *,
+    email: str,
+    role: TenantRole,
 ) -> IssuedLink:
     """Return a new invitation of a person to the tenant, which replaces an earlier one.
 
@@ -182,7 +191,7 @@ async def invite(
     if await users.find_by_email(database, email) is not None:
         raise EmailInUse
     async with database.begin() as session:
-        return await _issue(ctx, session, tenant_id, email=email)
+        return await _issue(ctx, session, tenant_id, email=email, role=role.value)
 
 
 async def issue_reset(
@@ -209,12 +218,13 @@ async def _issue(
     tenant_id: UUID,
     *,
     email: str,
+    role: str | None = None,
     of: User | None = None,
 ) -> IssuedLink:
     kind = INVITATION_KIND if of is None else RESET_KIND
     secret = mint(kind + base64.urlsafe_b64encode(tenant_id.bytes).decode().rstrip("="))
     user_id = None if of is None else of.id
-    issued = Link(new_id(), user_id, email, ctx.now, ctx.now + LIFETIME)
+    issued = Link(new_id(), user_id, email, role, ctx.now, ctx.now + LIFETIME)
     await session.execute(_FORGET, now=ctx.now)
     await session.execute(
         _INVITE if of is None else _RESET,
@@ -223,7 +233,7 @@ async def _issue(
         generation=None if of is None else of.generation,
         canonical_email=canonical_email(email) if of is None else None,
     )
-    changes = audit_log.changes_between(None, issued, "email", "user_id", "expires_at")
+    changes = audit_log.changes_between(None, issued, "email", "user_id", "role", "expires_at")
     await audit.LOG.add(session, ctx, "link.issue", issued.id, changes=changes)
     return IssuedLink(issued, secret)
 
@@ -269,10 +279,12 @@ async def find(
         TooManyAttempts: Try again later.
         DatabaseUnavailable, TenantOutdated: The tenant's database cannot be used now.
     """
+    # A body accepts any text; the characters of a secret are ASCII.
+    account = digest(secret) if secret.isascii() else ""
     try:
         # As a login counts an account that does not exist: a client network has one limit for all
         # secrets, and nobody who guesses delays the person who has a link.
-        async with throttle.guess(realm=REALM, account=_counted_as(secret), address=ctx.address):
+        async with throttle.guess(realm=REALM, account=account, address=ctx.address):
             return await _find(ctx, catalog, databases, secret)
     except WrongPassword as error:
         raise LinkRefused from error
@@ -291,11 +303,6 @@ async def _find(
     if found is None:
         raise WrongPassword
     return OpenLink(found, tenant, found.full_name)
-
-
-def _counted_as(secret: str) -> str:
-    # A body accepts any text; the characters of a secret are ASCII.
-    return digest(secret) if secret.isascii() else ""
 
 
 def _tenant_of(secret: str) -> UUID | None:
@@ -323,8 +330,9 @@ async def use(
 ) -> OpenLink:
     """Set the password of the user of a link, or create the invited user; return what was used.
 
-    The link ends. A reset ends every session and McpToken of the user, as a new password by an
-    admin does. *full_name* is that of a new user, and ignored for a reset.
+    The link ends. The invited user has the role of the link. A reset changes no role, and ends
+    every session and McpToken of the user, as a new password by an admin does. *full_name* is that
+    of a new user, and ignored for a reset.
 
     Raises:
         LinkRefused, TooManyAttempts: See `find`. Another request may have used the link.
@@ -335,28 +343,32 @@ async def use(
     """
     with passwords.place(network_of(ctx.address)) as place:
         found = await find(ctx, catalog, databases, throttle, secret=secret)
-        is_invitation = found.link.user_id is None
-        if is_invitation and full_name is None:
-            raise NameRequired
-        email, name = found.link.email, full_name or ""
-        new = NewUser(email=email, full_name=name, password=password)
-        if is_invitation:
+        new = None
+        if found.link.user_id is None:
+            if full_name is None:
+                raise NameRequired
+            new = NewUser(
+                email=found.link.email,
+                full_name=full_name,
+                password=password,
+                role=TenantRole(found.link.role),
+            )
             users.check_new(passwords, new)
         else:
-            passwords.check_new(password, email=email)
+            passwords.check_new(password, email=found.link.email)
         hashed = await place.hash(password)
     database = await databases.open(found.tenant, writes=True)
     acting = msgspec.structs.replace(ctx, actor=f"link:{found.link.id}")
     try:
         async with database.begin() as session:
-            if is_invitation:
+            if new is not None:
                 await _take(acting, session, found.link, secret)
                 await users.add(acting, session, new, password_hash=hashed)
             else:
                 await _reset(acting, catalog, session, found, secret=secret, hashed=hashed)
     except (EmailInUse, UserNotFound) as error:
         raise LinkRefused from error
-    if not is_invitation:
+    if new is None:
         await throttle.lift(realm=str(found.tenant.id), account=str(found.link.user_id))
     return found
 

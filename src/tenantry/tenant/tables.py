@@ -35,8 +35,9 @@ ended_session = sa.Table(
 )
 
 # One-time links that are open: a used or revoked one is deleted. A link to reset a password has a
-# user, and the generation of the user's sessions that it ends with; an invitation has neither, and
-# the canonical form of its address. So a user, or an address, has one link.
+# user, and the generation of the user's sessions that it ends with; an invitation has neither, but
+# the canonical form of its address, and the role of the user that it creates. So a user, or an
+# address, has one link.
 link = sa.Table(
     "tenantry_link",
     metadata,
@@ -46,6 +47,7 @@ link = sa.Table(
     sa.Column("generation", sa.Integer, nullable=True),
     sa.Column("email", sa.String, nullable=False),
     sa.Column("canonical_email", Canonical, nullable=True),
+    sa.Column("role", sa.String, nullable=True),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("expires_at", Instant, nullable=False),
     sa.UniqueConstraint("digest"),

@@ -42,7 +42,7 @@ async def invite(
 ) -> IssuedLinkResponse:
     """Invite a person to a tenant by a one-time link."""
     database = await _open(services, tenant_id, writes=True)
-    issued = await links.invite(ctx, database, tenant_id, email=request.email)
+    issued = await links.invite(ctx, database, tenant_id, email=request.email, role=request.role)
     return IssuedLinkResponse.of_issued(issued, base_url=services.settings.base_url)
 
 

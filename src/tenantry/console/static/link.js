@@ -30,7 +30,7 @@ async function start() {
 }
 
 /** Ask for the password, and for the name of a new user. */
-function choose({ isInvitation, tenantName, email }) {
+function choose({ isInvitation, tenantName, email, role }) {
   const name = input("fullName", { required: true, autocomplete: "name" });
   const fields = [
     // A password manager stores it with the password.
@@ -51,7 +51,8 @@ function choose({ isInvitation, tenantName, email }) {
     const text = `Your password is set. Log in to ${tenantName} as ${email} with it.`;
     show("Done", notice("info", text));
   });
-  show(isInvitation ? `You are invited to ${tenantName}` : "Set a new password", made);
+  const as = role === "reader" ? "a reader" : `an ${role}`;
+  show(isInvitation ? `You are invited to ${tenantName} as ${as}` : "Set a new password", made);
 }
 
 function show(title, content) {

@@ -64,7 +64,7 @@ function actions(user, change, remove, path) {
 }
 
 function invite(path) {
-  ask("Invite a user", [who({})[1]], { action: "Make a link" }, (data, close) =>
+  ask("Invite a user", who({}).slice(1), { action: "Make a link" }, (data, close) =>
     showLink(path, Object.fromEntries(data), close),
   );
 }

@@ -29,6 +29,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("generation", sa.Integer, nullable=True),
         sa.Column("email", sa.String, nullable=False),
         sa.Column("canonical_email", CANONICAL, nullable=True),
+        sa.Column("role", sa.String, nullable=True),
         sa.Column("created_at", INSTANT, nullable=False),
         sa.Column("expires_at", INSTANT, nullable=False),
         sa.UniqueConstraint("digest", name="uq_tenantry_link_digest"),
