@@ -46,7 +46,13 @@ OWN_POST_PATH = "/api/tenant/blog/posts/{postId}"
 DELETED_POST_PATH = "/api/tenant/blog/deleted-posts/{deletedPostId}"
 LOGOUT_PATH = "/api/tenant/auth/logout"
 OWN_TOKENS_PATH = "/api/tenant/mcp-tokens"
-OWNERS_PATHS = ("/api/tenant/users", "/api/tenant/api-keys", "/api/tenant/all-mcp-tokens")
+OWNERS_PATHS = (
+    "/api/tenant/all-mcp-tokens",
+    "/api/tenant/api-keys",
+    "/api/tenant/invitations",
+    "/api/tenant/links",
+    "/api/tenant/users",
+)
 
 # The headers that each level reads; the others are ignored.
 LOOKED_AT = {

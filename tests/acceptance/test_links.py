@@ -34,6 +34,7 @@ from tests.acceptance.support import (
 from tests.conftest import UNDO_HEAD, World
 
 SHOW, USE = "/api/links/show", "/api/links/use"
+INVITATIONS, LINKS = "/api/tenant/invitations", "/api/tenant/links"
 BOB = "bob@acme.example.com"
 REFUSED = "The link does not work: it was used or revoked, or it has expired. Ask for a new one."
 CHOSEN = {"password": NEW_PASSWORD, "fullName": "Bob"}
@@ -269,6 +270,77 @@ class TestAReset:
         [listed] = ok(await (await world.admin()).get(path_of(world, "links")))["items"]
 
         assert listed["email"] == "zoe@acme.example.com"
+        ok(await used(world, issued))
+
+
+class TestAnOwner:
+    async def test_invites_lists_and_revokes(self, world: World) -> None:
+        """With the bodies and the results of the endpoints of admins; the log names the owner."""
+        owner, admin = await session(world, world.acme), await world.admin()
+        bob = {"email": BOB, "role": "author"}
+
+        issued = ok(await owner.post(INVITATIONS, json=bob), 201)
+
+        must_be(issued, ISSUED_LINK)
+        listed = ok(await owner.get(LINKS))
+        assert listed == ok(await admin.get(path_of(world, "links")))
+        assert listed["items"] == [{name: issued[name] for name in LINK}]
+        by_admin = await invited(world, "carol@acme.example.com")
+        done(await owner.delete(f"{LINKS}/{by_admin['id']}"))
+        await must_be_refused(world, by_admin)
+        refused(await owner.delete(f"{LINKS}/{by_admin['id']}"), 404)
+        ok(await used(world, issued))
+        refused(await owner.post(INVITATIONS, json=bob), 409)
+        by_owner = f"user:{world.acme.owner.id}"
+        assert {("link.issue", by_owner), ("link.revoke", by_owner)} <= await logged(world)
+
+    async def test_lets_others_reset_the_password_and_not_themselves(self, world: World) -> None:
+        """A session alone, perhaps a stolen one, is no proof of the password."""
+        owner, user = await session(world, world.acme), await add_user(world, world.acme, BOB)
+        path = "/api/tenant/users/{}/reset-link"
+
+        answer = await owner.post(path.format(world.acme.owner.id))
+        issued = ok(await owner.post(path.format(user["id"])), 201)
+
+        refused(answer, 400)
+        assert answer.headers["x-error-code"] == "own_password"
+        assert [one["id"] for one in ok(await owner.get(LINKS))["items"]] == [issued["id"]]
+        ok(await used(world, issued))
+        ok(await log_in(world, world.acme, NEW_PASSWORD, email=BOB))
+        await patch_user(world, world.acme, user["id"], isActive=False)
+        refused(await owner.post(path.format(user["id"])), 409)
+
+    async def test_reaches_only_their_own_tenant(self, world: World) -> None:
+        """Neither the links nor the users of another one."""
+        stranger = await session(world, world.globex)
+        issued = await invited(world)
+
+        assert ok(await stranger.get(LINKS))["items"] == []
+        refused(await stranger.delete(f"{LINKS}/{issued['id']}"), 404)
+        path = f"/api/tenant/users/{world.acme.owner.id}/reset-link"
+        refused(await stranger.post(path), 404)
+
+        ok(await used(world, issued))
+
+    @pytest.mark.parametrize("role", ["editor", "author", "reader", None])
+    async def test_is_nobody_else(self, world: World, role: str | None) -> None:
+        """No user of another role, and no McpToken: also one that is bound to an owner."""
+        user = await add_user(world, world.acme, BOB, role=role or "owner")
+        issued = await invited(world, "carol@acme.example.com")
+        if role is None:
+            client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        else:
+            token = ok(await log_in(world, world.acme, email=BOB))["token"]
+            key = world.acme.key.secret
+            client = world.client(authorization=f"Bearer {token}", x_api_key=key)
+
+        for answer in (
+            await client.post(INVITATIONS, json={"email": "dora@acme.example.com"}),
+            await client.post(f"/api/tenant/users/{user['id']}/reset-link"),
+            await client.get(LINKS),
+            await client.delete(f"{LINKS}/{issued['id']}"),
+        ):
+            refused(answer, 403)
         ok(await used(world, issued))
 
 

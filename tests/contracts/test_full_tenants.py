@@ -27,6 +27,7 @@ ADDING = {
     ("POST", "/api/tenant/blog/posts/{postId}/versions/{number}/restore"),
     ("POST", "/api/tenant/blog/deleted-posts/{deletedPostId}/restore"),
     ("PUT", "/api/tenant/auth/profile"),
+    ("POST", "/api/tenant/invitations"),
     ("POST", "/api/tenant/users"),
 }
 TOOLS_ADDING = {"create_post", "update_post", "publish_post", "update_profile"}
