@@ -24,8 +24,9 @@ _URL_MARK = "://"  # the name of an attached database is its URL without secrets
 
 SERVABLE_FROM = "0001"
 """The oldest revision of Tenantry's stream that this code can serve (compared as text)."""
-LINKS_FROM = "0003"
-"""The first revision with one-time links."""
+WRITABLE_FROM = "0003"
+"""The oldest revision at which users and posts can be changed. It has roles, one-time links and
+schedules; before it, users are read as owners, and posts without schedules."""
 
 
 class TenantKind:

@@ -31,7 +31,7 @@ from tenantry.kit.pages import Page, Window
 from tenantry.kit.secrets import digest, is_well_formed, mint
 from tenantry.tenant import audit, users
 from tenantry.tenant.databases import (
-    LINKS_FROM,
+    WRITABLE_FROM,
     TenantDatabase,
     TenantDatabases,
     TenantSession,
@@ -187,7 +187,7 @@ async def invite(
         TenantOutdated: The database is waiting to be migrated.
     """
     checked_email(email)
-    await require_revision(database, LINKS_FROM)
+    await require_revision(database, WRITABLE_FROM)
     if await users.find_by_email(database, email) is not None:
         raise EmailInUse
     async with database.begin() as session:
@@ -204,7 +204,7 @@ async def issue_reset(
         UserDeactivated: The user is inactive.
         TenantOutdated: The database is waiting to be migrated.
     """
-    await require_revision(database, LINKS_FROM)
+    await require_revision(database, WRITABLE_FROM)
     async with database.begin() as session:
         locked = await users.lock(session, user_id)
         if not locked.is_active:
@@ -244,7 +244,7 @@ async def page(ctx: OperationContext, database: TenantDatabase, window: Window) 
     Raises:
         TenantOutdated: The database is waiting to be migrated.
     """
-    await require_revision(database, LINKS_FROM)
+    await require_revision(database, WRITABLE_FROM)
     items = await database.fetch_all(_PAGE, now=ctx.now, limit=window.size, offset=window.offset)
     total = await database.fetch_one(_COUNT, now=ctx.now)
     return Page(items, window, total.count if total else 0)
@@ -257,7 +257,7 @@ async def revoke(ctx: OperationContext, database: TenantDatabase, link_id: UUID)
         LinkNotFound: The tenant has no such link.
         TenantOutdated: The database is waiting to be migrated.
     """
-    await require_revision(database, LINKS_FROM)
+    await require_revision(database, WRITABLE_FROM)
     async with database.begin() as session:
         if await session.fetch_one(_REMOVE, link=link_id) is None:
             raise LinkNotFound
@@ -298,7 +298,7 @@ async def _find(
     if tenant is None or not tenant.is_active:
         raise WrongPassword
     database = await databases.open(tenant, writes=False)
-    await require_revision(database, LINKS_FROM)
+    await require_revision(database, WRITABLE_FROM)
     found = await database.fetch_one(_FIND, digest=digest(secret), now=ctx.now)
     if found is None:
         raise WrongPassword

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from tenantry.db.statements import Statement
 from tenantry.db.types import sql_function
 from tenantry.migration.schema_state import BEGUN, log
-from tenantry.tenant.blog import drafted, due, state
+from tenantry.tenant.blog import drafted, due
 from tenantry.tenant.blog.drafted import Reads
-from tenantry.tenant.databases import TenantDatabase, has_revision
+from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabase, has_revision
 from tenantry.tenant.tables import blog_state, post
 
 POSTS_SHOWN_MAX = 10
@@ -103,7 +103,7 @@ async def read_overview(database: TenantDatabase, *, now: datetime) -> Overview:
     Raises:
         DatabaseUnavailable: It cannot be reached.
     """
-    reads = _READS[await has_revision(database, state.SCHEDULABLE_FROM)]
+    reads = _READS[await has_revision(database, WRITABLE_FROM)]
     counts = await database.fetch_one(_COUNTS[reads], now=now)
     assert counts is not None
     posts = await database.fetch_all(_NEWEST[reads], now=now)

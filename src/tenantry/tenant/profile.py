@@ -35,7 +35,7 @@ from tenantry.kit.ids import new_id_at
 from tenantry.kit.preconditions import Expected, check
 from tenantry.tenant import users
 from tenantry.tenant.audit import LOG
-from tenantry.tenant.databases import TenantSession, require_revision
+from tenantry.tenant.databases import WRITABLE_FROM, TenantSession, require_revision
 from tenantry.tenant.entry import (
     PersonContext,
     TenantContext,
@@ -47,7 +47,6 @@ from tenantry.tenant.tables import audit, user
 from tenantry.tenant.users import (
     COLUMNS,
     EMAIL_IN_USE,
-    ROLES_FROM,
     User,
     UserNotFound,
     checked_name,
@@ -140,9 +139,9 @@ async def update_profile(
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: The caller was deleted.
         ResourceChanged: The user is not what is *expected*.
-        TenantOutdated: The tenant must be migrated to `ROLES_FROM` first.
+        TenantOutdated: The tenant must be migrated to `WRITABLE_FROM` first.
     """
-    await require_revision(ctx.database, ROLES_FROM)
+    await require_revision(ctx.database, WRITABLE_FROM)
     try:
         checked_name(full_name)
         checked_email(email)

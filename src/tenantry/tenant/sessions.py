@@ -10,7 +10,7 @@ from tenantry.access.sign_ins import LOGOUT, Account, SignIns
 from tenantry.db.statements import Count, Statement, insert
 from tenantry.kit.errors import Forbidden
 from tenantry.migration.schema_state import READ_VERSION
-from tenantry.tenant.databases import LINKS_FROM, TenantSession
+from tenantry.tenant.databases import WRITABLE_FROM, TenantSession
 from tenantry.tenant.entry import PersonContext
 from tenantry.tenant.tables import ended_session, link, user
 
@@ -91,7 +91,7 @@ async def end_sessions(session: TenantSession) -> None:
 async def _end_links(session: TenantSession) -> None:
     # An old archive has none.
     found = await session.fetch_one(READ_VERSION)
-    if found is not None and found.version_num >= LINKS_FROM:
+    if found is not None and found.version_num >= WRITABLE_FROM:
         await session.execute(_END_LINKS)
 
 

@@ -29,6 +29,7 @@ from tenantry.kit.preconditions import Expected, check
 from tenantry.kit.text import checked_label
 from tenantry.tenant import audit
 from tenantry.tenant.databases import (
+    WRITABLE_FROM,
     TenantDatabase,
     TenantSession,
     has_revision,
@@ -38,8 +39,6 @@ from tenantry.tenant.last_owner import LastOwner, lock_another
 from tenantry.tenant.tables import link, user
 
 FULL_NAME_CHARS_MAX = 200
-ROLES_FROM = "0003"
-"""The oldest revision at which users have a role, and can be changed; before it all are owners."""
 
 checked_name = partial(checked_label, "fullName", chars_max=FULL_NAME_CHARS_MAX)
 """Return a full name if it is valid; raises `BadText` if not."""
@@ -231,9 +230,9 @@ async def create(
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
-        TenantOutdated: The tenant must be migrated to `ROLES_FROM` first.
+        TenantOutdated: The tenant must be migrated to `WRITABLE_FROM` first.
     """
-    await require_revision(database, ROLES_FROM)
+    await require_revision(database, WRITABLE_FROM)
     check_new(passwords, new)
     hashed = await passwords.hash(new.password)
     async with database.begin() as session:
@@ -269,9 +268,9 @@ async def update(
         LastOwner: No active owner would be left.
         UserNotFound: There is no such user.
         ResourceChanged: The user is not what is *expected*.
-        TenantOutdated: The tenant must be migrated to `ROLES_FROM` first.
+        TenantOutdated: The tenant must be migrated to `WRITABLE_FROM` first.
     """
-    await require_revision(database, ROLES_FROM)
+    await require_revision(database, WRITABLE_FROM)
     before = await get(database, user_id)
     if email is not None:
         checked_email(email)
@@ -312,9 +311,9 @@ async def delete(
         LastOwner: No active owner would be left.
         UserNotFound: There is no such user.
         ResourceChanged: The user is not what is *expected*.
-        TenantOutdated: The tenant must be migrated to `ROLES_FROM` first.
+        TenantOutdated: The tenant must be migrated to `WRITABLE_FROM` first.
     """
-    await require_revision(database, ROLES_FROM)
+    await require_revision(database, WRITABLE_FROM)
     async with database.begin() as session:
         locked = await _lock_to_change(session, user_id, expected, leaves=True)
         await session.execute(_REMOVE, user=user_id)
@@ -325,8 +324,8 @@ async def delete(
 
 
 async def known(database: TenantDatabase, reads: Sequence[Statement[Row]]) -> Statement[Row]:
-    """Return which of two statements reads the users of a database: before `ROLES_FROM`, or now."""
-    return reads[await has_revision(database, ROLES_FROM)]
+    """Return which of two statements reads the users: before `WRITABLE_FROM`, or now."""
+    return reads[await has_revision(database, WRITABLE_FROM)]
 
 
 async def _lock_to_change(

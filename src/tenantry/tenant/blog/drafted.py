@@ -2,7 +2,7 @@
 
 The row of a published post has the text of readers. So readers join nothing, and editors join the
 version that is the draft. A database before `state.EDITABLE_FROM` has neither drafts nor versions,
-and one before `state.SCHEDULABLE_FROM` no schedules.
+and one before `WRITABLE_FROM` no schedules.
 """
 
 from collections.abc import Sequence

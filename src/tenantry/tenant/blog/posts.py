@@ -40,7 +40,7 @@ from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.slugs import slug_of
 from tenantry.tenant.blog.versions import Kind, Saver
 from tenantry.tenant.blog.writing import Author
-from tenantry.tenant.databases import TenantDatabase, has_revision
+from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabase, has_revision
 from tenantry.tenant.entry import ScopeRequired, TenantContext
 
 
@@ -333,7 +333,7 @@ def _check_scope(ctx: TenantContext, *, changes_readers: bool) -> None:
 async def _reads(ctx: TenantContext) -> Reads:
     if not await has_revision(ctx.database, state.EDITABLE_FROM):
         return Reads.BEFORE
-    has_schedules = await has_revision(ctx.database, state.SCHEDULABLE_FROM)
+    has_schedules = await has_revision(ctx.database, WRITABLE_FROM)
     if versions.sees_drafts(ctx):
         return Reads.EDITORS if has_schedules else Reads.UNSCHEDULED
     return Reads.READERS if has_schedules else Reads.UNSCHEDULED_READERS

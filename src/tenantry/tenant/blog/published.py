@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from tenantry.db.statements import Statement
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
-from tenantry.tenant.blog import drafted, due, listing, state, tagging
+from tenantry.tenant.blog import drafted, due, listing, tagging
 from tenantry.tenant.blog.content import PostNotFound, PostStatus, PublicPost, PublicPostSummary
 from tenantry.tenant.blog.drafted import Reads
-from tenantry.tenant.databases import TenantDatabase, has_revision
+from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabase, has_revision
 from tenantry.tenant.tables import blog_state, post
 
 Content = TypeVar("Content")
@@ -113,6 +113,6 @@ async def get(database: TenantDatabase, slug: str, *, now: datetime) -> Versione
 
 
 async def _reads(database: TenantDatabase) -> Reads:
-    if await has_revision(database, state.SCHEDULABLE_FROM):
+    if await has_revision(database, WRITABLE_FROM):
         return Reads.READERS
     return Reads.UNSCHEDULED_READERS

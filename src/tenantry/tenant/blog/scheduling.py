@@ -13,7 +13,7 @@ from tenantry.kit.preconditions import Expected
 from tenantry.tenant import audit
 from tenantry.tenant.blog import due, publication, state
 from tenantry.tenant.blog.content import Post
-from tenantry.tenant.databases import TenantDatabase, has_revision
+from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabase, has_revision
 from tenantry.tenant.entry import TenantContext
 from tenantry.tenant.tables import post_schedule
 
@@ -86,7 +86,7 @@ async def remove_all(database: TenantDatabase, *, now: datetime) -> int:
     Raises:
         DatabaseUnavailable, TenantOutdated: It is no database of a tenant.
     """
-    if not await has_revision(database, state.SCHEDULABLE_FROM):
+    if not await has_revision(database, WRITABLE_FROM):
         return 0
     async with state.writing(database) as session:
         count = await session.fetch_one(_COUNT, now=now)

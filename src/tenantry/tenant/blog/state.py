@@ -18,6 +18,7 @@ from tenantry.db.statements import Statement
 from tenantry.kit.ids import new_id
 from tenantry.tenant.blog import due
 from tenantry.tenant.databases import (
+    WRITABLE_FROM,
     TenantDatabase,
     TenantSession,
     has_revision,
@@ -27,8 +28,6 @@ from tenantry.tenant.tables import blog_state, post_schedule
 
 EDITABLE_FROM = "0002"
 """The oldest revision at which posts have versions; they are read before."""
-SCHEDULABLE_FROM = "0003"
-"""The oldest revision at which posts can be written, and have schedules; they are read before."""
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -66,7 +65,7 @@ async def version(database: TenantDatabase, *, now: datetime) -> UUID:
     Every write changes it, and every moment of a schedule. It is random: after a restore from a
     backup, a counter would return an earlier number with different posts.
     """
-    if not await has_revision(database, SCHEDULABLE_FROM):
+    if not await has_revision(database, WRITABLE_FROM):
         found = await database.fetch_one(_VERSION)
         assert found is not None
         return found.version
@@ -84,7 +83,7 @@ async def writing(database: TenantDatabase) -> AsyncIterator[TenantSession]:
     """Open a transaction that writes to the blog; other writes wait until it ends.
 
     Raises:
-        TenantOutdated: The tenant must be migrated to `SCHEDULABLE_FROM` first.
+        TenantOutdated: The tenant must be migrated to `WRITABLE_FROM` first.
     """
     async with locked(database) as (session, _):
         yield session
@@ -95,7 +94,7 @@ async def locked(
     database: TenantDatabase,
 ) -> AsyncIterator[tuple[TenantSession, datetime | None]]:
     """Do the same as `writing`, and yield also when a schedule is due first, or earlier."""
-    await require_revision(database, SCHEDULABLE_FROM)
+    await require_revision(database, WRITABLE_FROM)
     async with database.begin() as session:
         found = await session.fetch_one(_LOCK)
         assert found is not None
