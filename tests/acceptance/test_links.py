@@ -139,7 +139,7 @@ class TestAnInvitation:
             refused(await admin.post(path, json={"email": BOB, "role": role}), 400)
 
     async def test_changes_the_role_of_no_user(self, world: World) -> None:
-        """One who has the address meanwhile keeps theirs; and who uses the link chooses none."""
+        """One who has the address by then keeps theirs; and who uses the link chooses none."""
         admin, issued = await world.admin(), await invited(world, role="owner")
         user = await add_user(world, world.acme, "bob2@acme.example.com", role="reader")
         await patch_user(world, world.acme, user["id"], email=BOB)
@@ -323,7 +323,9 @@ class TestAnOwner:
         ok(await used(world, issued))
 
     @pytest.mark.parametrize("role", ["editor", "author", "reader", None])
-    async def test_is_nobody_else(self, world: World, role: str | None) -> None:
+    async def test_is_the_only_one_who_has_these_endpoints(
+        self, world: World, role: str | None
+    ) -> None:
         """No user of another role, and no McpToken: also one that is bound to an owner."""
         user = await add_user(world, world.acme, BOB, role=role or "owner")
         issued = await invited(world, "carol@acme.example.com")

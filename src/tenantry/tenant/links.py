@@ -344,7 +344,7 @@ async def use(
     with passwords.place(network_of(ctx.address)) as place:
         found = await find(ctx, catalog, databases, throttle, secret=secret)
         new = None
-        if found.link.user_id is None:
+        if found.link.role is not None:
             if full_name is None:
                 raise NameRequired
             new = NewUser(
