@@ -428,7 +428,6 @@ def _applied(url: str, run_id: str | None) -> list[str]:
 
 async def play(settings: Settings, folder: Path, count: int) -> None:
     """Play some interleavings, of one seed or that of the environment."""
-    count = int(os.environ.get(COUNT_VARIABLE) or count)  # noqa: TID251
     seed = os.environ.get(SEED_VARIABLE) or SEED  # noqa: TID251
     seed, _, only = seed.partition(":")
     ends: list[str] = []
@@ -451,8 +450,9 @@ class TestPlan:
         await play(settings, tmp_path, 2)
 
     @pytest.mark.slow
-    @pytest.mark.timeout(3600)
+    @pytest.mark.timeout(7200)
     async def test_runs_as_reviewed_or_not_at_all_many_times(
         self, settings: Settings, tmp_path: Path
     ) -> None:
-        await play(settings, tmp_path, 15)
+        count = int(os.environ.get(COUNT_VARIABLE) or 15)  # noqa: TID251
+        await play(settings, tmp_path, count)

@@ -102,7 +102,7 @@ _ADD = Statement[Any](sa.insert(user), conflicts=EMAIL_IN_USE)
 def before_and_now(
     row: type[Row], select: Callable[..., sa.Select[Any]]
 ) -> Sequence[Statement[Row]]:
-    """Return the statements of a query of users, before `ROLES_FROM` and now; see `known`."""
+    """Return the statements of a query of users, before `WRITABLE_FROM` and now; see `known`."""
     return [Statement(select(*one), row) for one in (_COLUMNS_BEFORE, COLUMNS)]
 
 

@@ -26,7 +26,7 @@ from tenantry.tenant.blog import drafted, due, posts, publication, state
 from tenantry.tenant.blog.content import PostNotFound, PublicPost
 from tenantry.tenant.blog.drafted import Reads
 from tenantry.tenant.blog.versions import name_of, sees_drafts
-from tenantry.tenant.databases import TenantDatabases, require_revision
+from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabases, require_revision
 from tenantry.tenant.entry import TenantContext
 from tenantry.tenant.tables import post, post_schedule, preview_link
 
@@ -154,7 +154,7 @@ async def all_of(ctx: TenantContext, post_id: UUID) -> list[PreviewLink]:
     Raises:
         PostNotFound: There is no such post, or the caller sees no drafts.
     """
-    await require_revision(ctx.database, state.SCHEDULABLE_FROM)
+    await require_revision(ctx.database, WRITABLE_FROM)
     await posts.get(ctx, post_id)
     if not sees_drafts(ctx):
         raise PostNotFound
@@ -208,7 +208,7 @@ async def read(
     else:
         check(limits.take(claims.link_id, tenant_id=tenant.id))
     database = await databases.open(tenant, writes=False)
-    await require_revision(database, state.SCHEDULABLE_FROM)
+    await require_revision(database, WRITABLE_FROM)
     found = await database.fetch_one(_READ, link=claims.link_id, now=ctx.now)
     if found is None:
         raise PreviewNotFound
