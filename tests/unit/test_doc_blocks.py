@@ -90,4 +90,4 @@ def test_commands_are_what_the_shell_reads_at_once():
 def test_a_block_after_commands_is_their_output():
     kinds = [one.kind for one in blocks(Path(__file__).parents[2] / FLEET)]
 
-    assert kinds[:4] == ["commands", "output", "commands", "text"]
+    assert kinds[:5] == ["commands", "output", "commands", "commands", "text"]
