@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -22,6 +23,7 @@ from tests.acceptance.support import (
 from tests.conftest import World
 
 PREVIEW = "/api/public/blog/preview"
+AHEAD = "ffffffff-ffff-7fff-bfff-ffffffffffff"
 
 
 @pytest.fixture(name="blog")
@@ -44,6 +46,34 @@ async def preview(blog: Blog, link: Any) -> httpx.Response:
 
 
 class TestPreview:
+    async def test_has_one_token(self, blog: Blog) -> None:
+        """No other text is decoded to the same, so that a proxy can block a token."""
+        link = await link_to(blog, await blog.write("Draft"))
+        token = link["token"]
+        ok(await preview(blog, link))
+
+        for last in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef0123456789-_":
+            if last != token[-1]:
+                refused(await preview(blog, {"token": token[:-1] + last}), 404)
+        for more in ("=", "=="):
+            refused(await preview(blog, {"token": token + more}), 404)
+
+    async def test_is_the_one_that_was_made_also_beside_a_clock_that_is_ahead(
+        self, world: World, blog: Blog
+    ) -> None:
+        post = await blog.write("Draft")
+        first = await link_to(blog, post)
+        stored = AHEAD if database_of(world, world.acme.tenant).path is None else UUID(AHEAD).hex
+        database_of(world, world.acme.tenant).run(
+            f"UPDATE tenantry_preview_link SET id = '{stored}', created_by = 'another'"
+        )
+
+        second = await link_to(blog, post)
+
+        assert second["id"] not in {first["id"], AHEAD}
+        assert second["createdBy"] != "another"
+        ok(await preview(blog, second))
+
     async def test_shows_a_draft_in_the_form_of_a_published_post(self, blog: Blog) -> None:
         """It is in no cache and in no search engine."""
         draft = await blog.write("Draft", "Its text.", tags=["new"])

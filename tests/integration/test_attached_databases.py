@@ -1,6 +1,7 @@
 """Attached databases of a service: they follow the operator's revisions, beside its tenants."""
 
 import asyncio
+import base64
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from tenantry.access import credentials
 from tenantry.backup import cloning, creating
 from tenantry.backup.recovery import every_tenant, tenants_without_database
 from tenantry.backup.targets import FolderTarget
-from tenantry.catalog import runs, tenants
+from tenantry.catalog import job_queue, runs, tenants
 from tenantry.catalog.attached import NotAFleet, NotAttached
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.tenants import DatabaseInUse, NotServed, Tenant
@@ -25,10 +26,13 @@ from tenantry.fleet.drift import DriftReport
 from tenantry.fleet.labelling import label
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
 from tenantry.fleet.status import schema_status, tenant_map
+from tenantry.kit.secrets import mint
 from tenantry.migration.streams import NothingToFollow
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant import links
 from tenantry.tenant.databases import ELSEWHERE
+from tenantry.tenant.links import LinkRefused
 from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.postgres import create_database
@@ -208,6 +212,46 @@ class TestOneRun:
             assert await outcomes(services, again) == [("legacy", None)]
         logged = raw_sql.rows(legacy, f"SELECT revision FROM {LOG} ORDER BY position")
         assert logged == [("begin",), ("f1_first",), ("g1_gate",)]
+
+
+class TestBesideTenants:
+    async def test_is_in_a_run_that_is_ordered_by_size_but_is_not_measured(
+        self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase
+    ):
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            await attach(services, new_database())
+            add_table(folder, "u1_note")
+
+            run = await migrate(services, order="size", waves=(1, "100%"))
+
+            assert [name for name, _ in await outcomes(services, run)] == ["acme", "legacy"]
+            assert run.failed_count == 0
+
+    async def test_is_no_tenant_without_a_backup(self, ours: Settings, new_database: NewDatabase):
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            await attach(services, new_database())
+
+            found = await job_queue.oldest_backup(services.catalog)
+
+            assert found is not None
+            assert (found.tenant_name, found.without_count) == ("acme", 1)
+
+    async def test_has_no_links_and_guesses_are_counted(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        """A secret can be made up for the id of any tenant: its checksum is no signature."""
+        async with open_services(ours) as services:
+            attached = await attach(services, new_database())
+            named = base64.urlsafe_b64encode(attached.id.bytes).decode().rstrip("=")
+            secret = mint(links.INVITATION_KIND + named)
+            ctx = system_context("stranger")
+            for _ in range(2):
+                with pytest.raises(LinkRefused):
+                    await links.find(
+                        ctx, services.catalog, services.databases, services.throttle, secret=secret
+                    )
 
 
 class TestAttach:

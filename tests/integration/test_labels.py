@@ -49,6 +49,9 @@ FLEET: tuple[dict[str, Any], ...] = (
     {"name": "O'Neill", "labels": {"plan": "free", "region": "us"}, "failing": True},
 )
 
+# Of the greatest length, without a space beside its parentheses.
+_PARTS_OF_LONG = "".join(f"and(k{n:02}!={'v' * 62})" for n in range(13))
+LONG = f"plan=free {_PARTS_OF_LONG}and(x!={'y' * (CHARS_MAX - len(_PARTS_OF_LONG) - 18)})"
 PAGES = (
     "plan=free",
     "plan=free and not failing",
@@ -65,6 +68,9 @@ PAGES = (
     "plan=and",
     "plan in (free, pro) and canary=yes",
     "revision!='' and plan=pro",
+    "region!=eu and plan=free and(name~e)",
+    "plan=free and(region=us)and(not canary=yes)",
+    LONG,
 )
 
 

@@ -179,7 +179,7 @@ _newest = (
         tenant.c.name.label("tenant_name"),
         _newest_backup.label("finished_at"),
     )
-    .where(is_ready)
+    .where(is_ready, ~tenant.c.is_attached)
     .subquery("newest")
 )
 _has_none = sa.case((_newest.c.finished_at.is_(None), 1), else_=0)

@@ -112,9 +112,11 @@ def led_by_label(text: str) -> Led | None:
     for part in parts:
         match tokens[part]:
             case [key, _Token(text="="), value] if key.text not in COLUMNS:
-                others = [one for one in parts if one is not part]
-                spans = [text[tokens[one.start].at - 1 : tokens[one.stop].at - 1] for one in others]
-                return Led(key.text, _value_of(value), " and ".join(spans) or None)
+                if part is not parts[0]:
+                    rest = text[: tokens[part.start - 1].at - 1] + text[tokens[part.stop].at - 1 :]
+                else:
+                    rest = text[tokens[part.stop + 1].at - 1 :] if len(parts) > 1 else ""
+                return Led(key.text, _value_of(value), rest or None)
     return None
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from tenantry.catalog.plans import Selected
 from tenantry.fleet.run_options import BadRunOptions
-from tenantry.tenant.databases import TenantDatabases
+from tenantry.tenant.databases import ELSEWHERE, TenantDatabases
 
 SIZED_MAX = 20_000
 """Tenants of a run that is ordered by size: each is measured when the run or its plan is made."""
@@ -33,6 +33,8 @@ async def sort_keys(
         )
     servers: dict[str, dict[str, UUID]] = defaultdict(dict)
     for one in selected:
+        if one.server_name == ELSEWHERE:
+            continue  # each is on a server of its own
         servers[one.server_name][one.database_name] = one.tenant_id
     keys: dict[UUID, str] = {}
     for server_name, tenants in servers.items():

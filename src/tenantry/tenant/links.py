@@ -126,16 +126,14 @@ _columns = (
 )
 _other = user.alias("other")
 # A change of the generation ends sessions: a new password, a deactivation, a logout everywhere.
-_is_open = sa.and_(
+_lasts = sa.and_(
     link.c.expires_at > _now,
     sa.or_(
-        sa.and_(user.c.is_active, user.c.generation == link.c.generation),
-        sa.and_(
-            link.c.user_id.is_(None),
-            ~sa.exists().where(_other.c.canonical_email == link.c.canonical_email),
-        ),
+        link.c.user_id.is_(None), sa.and_(user.c.is_active, user.c.generation == link.c.generation)
     ),
 )
+_is_hidden = sa.exists().where(_other.c.canonical_email == link.c.canonical_email)
+_is_open = sa.and_(_lasts, ~_is_hidden)
 _FIND = Statement(
     sa.select(*_columns, user.c.full_name)
     .select_from(_joined)
@@ -145,14 +143,14 @@ _FIND = Statement(
 _PAGE = Statement(
     sa.select(*_columns)
     .select_from(_joined)
-    .where(_is_open)
+    .where(_lasts)
     .order_by(link.c.id)
     .limit(sa.bindparam("limit", type_=sa.BigInteger))
     .offset(sa.bindparam("offset", type_=sa.BigInteger)),
     Link,
 )
 _COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(_joined).where(_is_open), Count
+    sa.select(sa.func.count().label("count")).select_from(_joined).where(_lasts), Count
 )
 _FORGET = Statement[Any](sa.delete(link).where(link.c.expires_at <= _now))
 _TAKE = Statement(
@@ -241,6 +239,8 @@ async def _issue(
 async def page(ctx: OperationContext, database: TenantDatabase, window: Window) -> Page[Link]:
     """Return a page of the links that are open, the oldest first.
 
+    Also of invitations that cannot be used while a user has their address.
+
     Raises:
         TenantOutdated: The database is waiting to be migrated.
     """
@@ -295,7 +295,7 @@ async def _find(
 ) -> OpenLink:
     tenant_id = _tenant_of(secret)
     tenant = None if tenant_id is None else await tenants.find(catalog, tenant_id)
-    if tenant is None or not tenant.is_active:
+    if tenant is None or not tenant.is_active or tenant.is_attached:
         raise WrongPassword
     database = await databases.open(tenant, writes=False)
     await require_revision(database, WRITABLE_FROM)

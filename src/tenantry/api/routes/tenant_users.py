@@ -100,6 +100,7 @@ async def update_user(
     "/api/admin/tenants/{tenantId}/users/{userId}",
     ADMIN,
     message="The user was deleted.",
+    errors=[CONFLICT],
     edits=TenantUserResponse,
 )
 async def delete_user(

@@ -143,7 +143,8 @@ async def create(
             user=user_id,
         )
         await audit.LOG.add(session, ctx, "post.preview", post_id)
-        made = (await session.fetch_all(_LIST, post=post_id, now=ctx.now))[0]
+        links = await session.fetch_all(_LIST, post=post_id, now=ctx.now)
+    made = next(one for one in links if one.id == link_id)
     token = preview_tokens.sign(key, PreviewClaims(ctx.tenant.id, link_id, made.expires_at))
     return IssuedPreviewLink(**msgspec.structs.asdict(made), token=token)
 
