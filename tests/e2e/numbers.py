@@ -16,7 +16,7 @@ from tests.e2e.steps import go
 ADMIN = "/api/admin"
 TENANTS = f"{ADMIN}/tenants"
 RUNS = f"{ADMIN}/migration-runs"
-HEAD = "0003"
+HEAD = "0002"
 CAUSES_SHOWN_MAX = 3
 
 Numbers = dict[str, int]
