@@ -46,7 +46,7 @@ def play(server_url: str, seed: str, *, rounds: int) -> Found:
     """
     with tempfile.TemporaryDirectory(prefix="tenantry-writers-") as name:
         folder = Path(name)
-        world = make_world(folder / "world", Size(1, 2), server_url=server_url or None)
+        world = make_world(folder / "world", Size(1, 3), server_url=server_url or None)
         environment = {
             **world.environment,
             "TENANTRY_TENANT_SERVERS": json.dumps({FAR: server_url or f"sqlite:///{folder}/far"}),

@@ -60,6 +60,7 @@ class Post:
     id: str
     slug: str
     began: float
+    owner: str = ""
     changes: list[Change] = field(default_factory=list)
     sights: list[Sight] = field(default_factory=list)
 

@@ -1,4 +1,7 @@
-"""Rounds of writers, an assistant and readers on the posts of one tenant, as a seed chooses."""
+"""Rounds of writers, an assistant, schedules and readers on the posts of one tenant.
+
+A seed chooses what happens. The last post of a round is an author's own.
+"""
 
 import asyncio
 import os
@@ -9,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +27,14 @@ POSTS_IN_ROUND = 3
 CHANGES_MAX = 5
 """Of a writer in a round; so no post has more texts than versions are kept."""
 PAUSE_SECONDS_MAX = 0.01
+CLOCK_SECONDS = 0.001
+"""Between two readings of the clocks of a moment."""
 JOB_SECONDS_MAX = 60.0
 KILL_EACH, MOVE_EACH, RESTORE_EACH = 25, 60, 60
 """A process is killed, a tenant moved or restored, in one of so many rounds."""
-WRITERS = ("editor", "other editor", "assistant")
+SCHEDULED_SECONDS_MAX = 0.1
+WRITERS = ("editor", "other editor", "author", "assistant")
+AUTHOR = "author"
 FAR, NEAR = "far", "default"
 
 
@@ -51,7 +59,7 @@ class Rounds:
     """A service, and the writers of its first tenant.
 
     Args:
-        world: With one tenant of two users; its servers are `NEAR` and `FAR`.
+        world: With one tenant of three users; its servers are `NEAR` and `FAR`.
         folder: Of the process.
         seed: Of every choice.
     """
@@ -69,9 +77,13 @@ class Rounds:
             stack.callback(self._stack.close)
             self._start()
             token = await self._made_token()
+            tenant = self._world.tenants[0]
+            path = f"{api.TENANTS}/{tenant.id}/users/{tenant.users[2].id}"
+            await self._admin("PATCH", path, {"role": AUTHOR}, status=200)
             self._headers: Mapping[str, Mapping[str, str]] = {
-                "editor": api.signed_in(self._world.tenants[0], 0),
-                "other editor": api.signed_in(self._world.tenants[0], 1),
+                "editor": api.signed_in(tenant, 0),
+                "other editor": api.signed_in(tenant, 1),
+                AUTHOR: api.signed_in(tenant, 2),
                 "assistant": {"x-mcp-token": token},
             }
             for number in range(count):
@@ -153,9 +165,10 @@ class Rounds:
         slug = f"{self._seed}-{number}-{one}"
         body = {"title": slug, "slug": slug, "content": f"first {slug}"}
         began = time.monotonic()
-        answer = await client.post(api.POSTS, json=body, headers=self._headers["editor"])
+        owner = AUTHOR if one == POSTS_IN_ROUND - 1 else "editor"
+        answer = await client.post(api.POSTS, json=body, headers=self._headers[owner])
         assert answer.status_code == 201, answer.text
-        post = Post(answer.json()["data"]["id"], slug, began)
+        post = Post(answer.json()["data"]["id"], slug, began, owner)
         post.sights.append(await self._seen(client, post))
         return post
 
@@ -197,13 +210,19 @@ class Rounds:
             if read.status_code != 200:
                 return
             change.based_on = headers["if-match"] = read.headers["etag"]
-        method, body = "POST", None
+        method, body, due = "POST", None, change
         if change.what in PUBLISHES:
             self._texts += 1
             change.text = f"{self._texts} of {post.slug}"
             method, body = "PUT", {"title": post.slug, "content": change.text}
             if (publish := PUBLISHES[change.what]) is not None:
                 body["publish"] = publish
+        elif change.what == "schedule":
+            delay = chance.uniform(0, SCHEDULED_SECONDS_MAX)
+            moment = datetime.now(UTC) + timedelta(seconds=delay)
+            method, path, body = "PUT", f"{path}/schedule", {"publishAt": moment.isoformat()}
+            due = Change(who=who, what="due", began=time.monotonic() + delay - CLOCK_SECONDS)
+            post.changes.append(due)
         else:
             path = f"{path}/{change.what}"
         change.live = _possible(change, post)
@@ -211,17 +230,22 @@ class Rounds:
         change.began = time.monotonic()
         answer = await client.request(method, path, json=body, headers=headers)
         change.ended, change.status = time.monotonic(), answer.status_code
+        if change.is_refused and change.what == "schedule":
+            post.changes.remove(due)
         if change.is_acknowledged:
             change.live = _made_live(change, answer.json()["data"])
-        if who == "assistant" and change.what in {"publish", "unpublish", "save live"}:
+        if who == "assistant" and change.what not in {"save", "save draft"}:
             assert change.status in {403, 412, 503}, answer.text
+        if who == AUTHOR and post.owner != AUTHOR:
+            assert change.status in {403, 503}, answer.text
 
     async def _check(self, client: httpx.AsyncClient, number: int, post: Post) -> None:
         post.sights.append(await self._seen(client, post))
         versions = await self._versions(client, post)
         for one in post.changes:
             # Also texts that were saved after it began.
-            if one.what == "publish" and not (one.is_acknowledged or one.is_refused):
+            is_unclear = not (one.is_acknowledged or one.is_refused)
+            if one.what in {"publish", "due"} and is_unclear:
                 one.live = _possible(one, post)
         faults = faults_of(post, versions)
         if faults:
@@ -262,7 +286,7 @@ class Rounds:
         tenant = self._world.tenants[0]
         headers = dict(self._headers)
         async with api.client(self._url, api.key_of(tenant)) as client:
-            for who, user in (("editor", tenant.users[0]), ("other editor", tenant.users[1])):
+            for who, user in zip(WRITERS, tenant.users, strict=False):
                 body = {"email": user.email, "password": PASSWORD}
                 answer = await client.post(api.LOGIN, json=body)
                 assert answer.status_code == 200, answer.text
@@ -276,19 +300,15 @@ class _Unclear(Exception):
 
 PUBLISHES: Mapping[str, bool | None] = {"save": None, "save live": True, "save draft": False}
 """The member ``publish`` of each kind of save."""
-_EDITOR = ("save", "save", "save live", "save draft", "save draft", "publish", "unpublish")
-WHAT = {
-    "editor": _EDITOR,
-    "other editor": _EDITOR,
-    "assistant": ("save", "save", "save draft", "save live", "publish", "unpublish"),
-}
+_ANY = ("save", "save", "save live", "save draft", "save draft", "publish", "unpublish", "schedule")
+WHAT = dict.fromkeys(WRITERS, _ANY)
 
 
 def _possible(change: Change, post: Post) -> frozenset[str]:
     """Return what readers may see if the response is lost."""
     if change.what == "unpublish":
         return frozenset({ABSENT})
-    if change.what == "publish":
+    if change.what in {"publish", "due"}:
         saved = {one.text for one in post.changes if one.text is not None}
         return frozenset({*saved, f"first {post.slug}"})
     is_live = change.text is not None and change.what != "save draft"
@@ -297,6 +317,8 @@ def _possible(change: Change, post: Post) -> frozenset[str]:
 
 def _made_live(change: Change, post: Mapping[str, Any]) -> frozenset[str]:
     """Return what readers see, by the response."""
+    if change.what == "schedule":
+        return frozenset()
     if change.what == "unpublish":
         return frozenset({ABSENT})
     is_live = post["publishedAt"] is not None and not post["hasDraft"]
