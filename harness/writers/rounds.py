@@ -210,7 +210,8 @@ class Rounds:
             if read.status_code != 200:
                 return
             change.based_on = headers["if-match"] = read.headers["etag"]
-        method, body, due = "POST", None, change
+        method, due = "POST", change
+        body: dict[str, object] | None = None
         if change.what in PUBLISHES:
             self._texts += 1
             change.text = f"{self._texts} of {post.slug}"
