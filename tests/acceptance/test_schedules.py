@@ -12,7 +12,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.services import open_services
 from tenantry.tenant.blog.publication import SETTLED_MAX
 from testkit.raw_sql import columns
-from tests.acceptance.assistants import assistant, data_of
+from tests.acceptance.assistants import assistant, data_of, refusal_of
 from tests.acceptance.blogs import Blog, blog_of
 from tests.acceptance.support import (
     OWN_POSTS,
@@ -366,3 +366,46 @@ class TestSchedule:
         assert schedules(blog) == 0
         path = f"/api/tenant/blog/deleted-posts/{draft['id']}/restore"
         assert ok(await blog.owner.post(path))["publishAt"] is None
+
+
+class TestATokenThatMayNotPublish:
+    async def test_changes_no_post_that_is_scheduled_to_be_published(self, blog: Blog) -> None:
+        """By no way to change its text; else readers would see the token's own."""
+        post = await blog.write("Approved", "Approved text")
+        await blog.change(post, content="Corrected text")
+        live = await blog.publish("Live")
+        await blog.change(live, title="Approved too", publish=False)
+        secret = await blog.world.mcp_token(blog.world.acme, "content:draft", "content:read")
+        token = await blog.client(x_mcp_token=secret)
+        async with assistant(blog.world, secret) as client:
+            for one in (post, live):
+                path = f"{OWN_POSTS}/{one['id']}"
+                waiting = await schedule(blog, one, publishAt=HOUR)
+                for answer in (
+                    await token.put(path, json={"title": "Mine", "content": "Mine"}),
+                    await token.put(path, json={**_text(waiting), "slug": "mine"}),
+                    await token.put(path, json={**_text(waiting), "tags": ["mine"]}),
+                    await token.post(f"{path}/versions/1/restore"),
+                    await token.delete(path),
+                ):
+                    refused(answer, 403)
+                wanted = {"slug": waiting["slug"], "title": "Mine"}
+                told = refusal_of(await client.call_tool("update_post", wanted))
+                assert "is scheduled to be published" in told
+                assert await shown(blog, one) == waiting
+        let_pass(blog, 1)
+
+        assert sorted(await blog.public_titles()) == ["Approved", "Approved too", "Hello from acme"]
+        ok(await token.put(path, json={"title": "Mine", "content": "Mine", "publish": False}))
+        assert "Mine" not in await blog.public_titles()
+
+    async def test_changes_a_post_that_is_only_scheduled_to_be_withdrawn(self, blog: Blog) -> None:
+        live = await blog.publish("Live")
+        await schedule(blog, live, unpublishAt=HOUR)
+        token = await blog.token("content:draft")
+        changed = await token.put(f"{OWN_POSTS}/{live['id']}", json={"title": "A", "content": "B"})
+        assert ok(changed)["hasDraft"] is True
+
+
+def _text(post: Any) -> dict[str, str]:
+    return {name: post[name] for name in ("title", "content")}

@@ -166,6 +166,7 @@ async def restore(
         PostNotFound: The post was deleted.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the version.
+        ScopeRequired: The post is scheduled to be published, and the McpToken may not publish.
     """
     found = await get(ctx, post_id, number)
     return await posts.update(

@@ -236,7 +236,8 @@ async def update(
         RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug.
-        ScopeRequired: With *publish*: the McpToken may not publish.
+        ScopeRequired: With *publish*, or for a post that is scheduled to be published: the McpToken
+            may not publish.
     """
     _check_scope(ctx, changes_readers=bool(publish))
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
@@ -247,6 +248,7 @@ async def update(
         says = changes.of(before)
         if says == writing.text_of(before):
             return await publication.publish(ctx, session, before, kept=kept) if publish else before
+        _check_schedule(ctx, before)
         if not before.is_recorded:
             await versions.add_unknown(session, post_id)
         if publish is None:
@@ -313,11 +315,12 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
         PostNotFound: There is no such post.
         RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
-        ScopeRequired: The post is published, and the McpToken may not publish.
+        ScopeRequired: The post is published, or scheduled to be, and the McpToken may not publish.
     """
     async with publication.writing_now(ctx) as session:
         before = await publication.find_own(ctx, session, post_id, expected)
         _check_scope(ctx, changes_readers=before.published_at is not None)
+        _check_schedule(ctx, before)
         recorded = await publication.recorded(ctx, session, before, kept=None)
         user_id = ctx.identity.user_id
         await deleted.add(session, post_id, recorded.version, now=ctx.now, user_id=user_id)
@@ -328,6 +331,15 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
 def _check_scope(ctx: TenantContext, *, changes_readers: bool) -> None:
     if changes_readers and not versions.may_publish(ctx):
         raise ScopeRequired("The McpToken needs the scope `content:publish` for this.")
+
+
+def _check_schedule(ctx: TenantContext, before: Post) -> None:
+    """Check that the caller may change the text that a schedule will publish."""
+    if before.publish_at is not None and not versions.may_publish(ctx):
+        raise ScopeRequired(
+            "The post is scheduled to be published, so its text changes what readers will see: the "
+            "McpToken needs the scope `content:publish` for this."
+        )
 
 
 async def _reads(ctx: TenantContext) -> Reads:
