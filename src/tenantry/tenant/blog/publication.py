@@ -14,6 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.db.statements import Statement, insert, parameters
+from tenantry.kit.clock import utc_now
 from tenantry.kit.preconditions import Expected
 from tenantry.kit.text import canonical
 from tenantry.tenant import audit
@@ -59,8 +60,11 @@ _REMOVE = Statement[Any](
 
 
 @asynccontextmanager
-async def writing_now(ctx: TenantContext) -> AsyncIterator[TenantSession]:
+async def writing_now(ctx: TenantContext) -> AsyncIterator[tuple[TenantContext, TenantSession]]:
     """Open a transaction that writes to the blog, in which no schedule is due any more.
+
+    It may have waited for other writes while a moment came. So the operation has the time of the
+    context that is yielded: after the wait.
 
     Raises:
         TenantOutdated: See `state.writing`.
@@ -68,9 +72,10 @@ async def writing_now(ctx: TenantContext) -> AsyncIterator[TenantSession]:
     is_settled = False
     while not is_settled:
         async with state.locked(ctx.database) as (session, due_at):
+            ctx = ctx.at(max(ctx.now, utc_now()))
             is_settled = not due.has_come(due_at, ctx.now) or await _settle(session, ctx)
             if is_settled:
-                yield session
+                yield ctx, session
 
 
 async def find(session: TenantSession, post_id: UUID) -> Stored:

@@ -54,7 +54,8 @@ _CHANGE = Statement[Any](
 
 _NOTE_DUE = Statement[Any](
     sa.update(blog_state).values(
-        due_at=sa.select(sa.func.min(post_schedule.c.due_at)).scalar_subquery()
+        version=sa.bindparam("new", type_=sa.Uuid),
+        due_at=sa.select(sa.func.min(post_schedule.c.due_at)).scalar_subquery(),
     )
 )
 
@@ -62,8 +63,8 @@ _NOTE_DUE = Statement[Any](
 async def version(database: TenantDatabase, *, now: datetime) -> UUID:
     """Return the version of the blog.
 
-    Every write changes it, and every moment of a schedule. It is random: after a restore from a
-    backup, a counter would return an earlier number with different posts.
+    Every write that readers may see changes it, and every moment of a schedule. It is random: after
+    a restore from a backup, a counter would return an earlier number with different posts.
     """
     if not await has_revision(database, WRITABLE_FROM):
         found = await database.fetch_one(_VERSION)
@@ -102,8 +103,8 @@ async def locked(
 
 
 async def note_due(session: TenantSession) -> None:
-    """Record when a schedule is due first, after a change of schedules."""
-    await session.execute(_NOTE_DUE)
+    """Record a change of schedules: change the version, and when one is due first."""
+    await session.execute(_NOTE_DUE, new=new_id())
 
 
 async def change(session: TenantSession, *, posts: int = 0, published: int = 0) -> None:

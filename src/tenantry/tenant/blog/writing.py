@@ -197,6 +197,9 @@ async def change_draft(
 ) -> Post:
     """Make the next version the draft of a published post: readers see no change.
 
+    Unless a schedule will publish it: a process whose clock is ahead may have shown the draft of
+    before, so the version of the blog changes.
+
     Raises:
         SlugInUse: Another post has the slug.
     """
@@ -208,6 +211,8 @@ async def change_draft(
     await session.execute(
         _CHANGE_DRAFT_TEXT, post=before.id, title=folded.title, content=folded.content
     )
+    if before.publish_at is not None:
+        await state.change(session)
     return _after(
         before,
         draft,
