@@ -363,6 +363,50 @@ class TestAWrite:
 
         assert not await is_unchanged(blog, tag)
 
+    async def test_is_compared_with_what_its_editor_has_read(self, blog: Blog) -> None:
+        """Also if the slug is taken, so the row is not yet what editors read."""
+        post = await blog.publish("Post")
+        await blog.change(post, slug="wanted", publish=False)
+        await schedule(blog, post, publishAt=HOUR)
+        raw = database_of(blog.world, blog.world.acme.tenant)
+        raw.run("UPDATE tenantry_post SET slug = 'wanted' WHERE slug = 'hello-from-acme'")
+        let_pass(blog, 1)
+        path, body = f"{OWN_POSTS}/{post['id']}", {**_text(post), "slug": "free"}
+        read = await blog.owner.get(path)
+        assert ok(read)["hasDraft"] is False
+
+        saved = await blog.owner.put(path, json=body, headers={"if-match": read.headers["etag"]})
+
+        assert ok(saved)["slug"] == "free"
+        refused(await blog.owner.put(path, json=body, headers={"if-match": '"other"'}), 412)
+
+    async def test_leaves_a_draft_to_the_one_who_has_saved_it(self, blog: Blog) -> None:
+        """Of a post that the release before has written; its version is stored once more."""
+        post = await blog.publish("Before")
+        await blog.change(post, title="After", publish=False)
+        await schedule(blog, post, publishAt=HOUR)
+        raw = database_of(blog.world, blog.world.acme.tenant)
+        raw.run(
+            "UPDATE tenantry_post SET title = 'Of the release before',"
+            " updated_at = '2026-01-02 00:00:00.000000' WHERE slug = 'before'"
+        )
+        let_pass(blog, 1)
+        before = await shown(blog, post)
+        bystander = await blog.token("content:write", bound=False)
+
+        ok(await bystander.post(OWN_POSTS, json={"title": "Other", "content": "Text"}), 201)
+
+        assert await shown(blog, post) == before
+        found = ok(await blog.owner.get(f"{OWN_POSTS}/{post['id']}/versions"))["items"]
+        assert [(one["number"], one["title"], one["kind"]) for one in found] == [
+            (4, "After", "session"),
+            (3, "Of the release before", "release"),
+            (2, "After", "session"),
+            (1, "Before", "session"),
+        ]
+        assert found[0]["authorName"] == found[2]["authorName"] != ""
+        assert (before["version"], found[0]["publishedAt"]) == (4, before["updatedAt"])
+
 
 class TestSchedule:
     async def test_is_replaced_and_removed(self, blog: Blog) -> None:

@@ -21,9 +21,9 @@ _draft = post_version.alias("draft")
 _has_draft = post.c.draft_slug.is_not(None)
 _is_draft = sa.and_(_has_draft, _draft.c.post_id == post.c.id, _draft.c.number == post.c.version)
 _is_recorded = sa.func.coalesce(post.c.saved_at == post.c.updated_at, sa.false())
-_one = sa.literal_column("1", sa.Integer)
+_zero, _one = (sa.literal_column(one, sa.Integer) for one in "01")
 _OF_VERSIONS: dict[str, sa.ColumnElement[Any]] = {
-    "version": post.c.version + sa.case((_is_recorded, sa.literal_column("0")), else_=_one),
+    "version": post.c.version + sa.case((_is_recorded, _zero), else_=_one),
     "is_recorded": _is_recorded,
 }
 TEXT = {
@@ -48,7 +48,12 @@ def _since_due(name: str, then: Any, *, before: sa.ColumnElement[Any]) -> dict[s
     return {name: sa.case((due.is_due, then), else_=before)}
 
 
-_DUE = {"published_at": due.published_at}
+_DUE = {
+    "published_at": due.published_at,
+    # What the write that publishes the draft makes of it: see `publication.recorded`.
+    "version": _OF_VERSIONS["version"]
+    + sa.case((sa.and_(due.is_due, _has_draft, sa.not_(_is_recorded)), _one), else_=_zero),
+}
 _DUE_FOR_READERS = (
     _DUE | TEXT | _since_due("updated_at", due.moment, before=post.c.updated_at) | _NO_DRAFTS
 )

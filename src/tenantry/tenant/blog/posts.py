@@ -325,7 +325,7 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
         before = await publication.find_own(inside, session, post_id, expected)
         _check_scope(inside, changes_readers=before.published_at is not None)
         _check_schedule(inside, before)
-        recorded = await publication.recorded(inside, session, before, kept=None)
+        recorded = await publication.recorded(session, before, None, now=inside.now)
         user_id = inside.identity.user_id
         await deleted.add(session, post_id, recorded.version, now=inside.now, user_id=user_id)
         await writing.remove(session, before)

@@ -20,6 +20,7 @@ from tenantry.kit.text import canonical
 from tenantry.tenant import audit
 from tenantry.tenant.blog import drafted, due, state, versions, writing
 from tenantry.tenant.blog.content import Post, PostChanged, PostNotFound, Stored
+from tenantry.tenant.blog.drafted import Reads
 from tenantry.tenant.databases import TenantSession
 from tenantry.tenant.entry import TenantContext
 from tenantry.tenant.tables import post_schedule
@@ -95,6 +96,8 @@ async def find_own(
 ) -> Stored:
     """Return the post that the caller is about to change, as it is stored.
 
+    *expected* is compared with the post as editors read it now: a schedule may still be due.
+
     Raises:
         PostNotFound: There is no such post.
         RoleRequired: The caller's role does not allow to change it.
@@ -102,9 +105,12 @@ async def find_own(
     """
     found = await find(session, post_id)
     versions.require_own(ctx, found.author_id)
-    if expected is not None and not expected(found):
-        latest = await versions.find(session, post_id, found.version)
-        raise PostChanged(found.updated_at, latest)
+    if expected is not None:
+        shown = await session.fetch_one(drafted.FIND[Reads.EDITORS], post=post_id, now=ctx.now)
+        assert shown is not None
+        if not expected(shown):
+            latest = await versions.find(session, post_id, found.version)
+            raise PostChanged(shown.updated_at, latest)
     return found
 
 
@@ -120,7 +126,7 @@ async def publish(
     """
     if before.published_at is not None and not before.has_draft:
         return await scheduled(session, before, before.unpublish_at, was=before)
-    before = await recorded(ctx, session, before, kept)
+    before = await recorded(session, before, kept, now=ctx.now)
     published_at = before.published_at or ctx.now
     written = await writing.publish(session, before, published_at=published_at, now=ctx.now)
     await versions.publish(session, written.id, written.version, kept=kept, now=ctx.now)
@@ -138,7 +144,7 @@ async def unpublish(
     """
     if before.published_at is None:
         return await scheduled(session, before, None, was=before)
-    before = await recorded(ctx, session, before, kept)
+    before = await recorded(session, before, kept, now=ctx.now)
     written = await writing.publish(session, before, published_at=None, now=ctx.now)
     await audit.LOG.add(session, ctx, "post.unpublish", before.id)
     return await scheduled(session, written, None, was=before)
@@ -185,7 +191,7 @@ async def scheduled(
 
 
 async def recorded(
-    ctx: TenantContext, session: TenantSession, before: Stored, kept: int | None
+    session: TenantSession, before: Stored, kept: int | None, *, now: datetime
 ) -> Stored:
     """Store what the release before has written as versions; return the post as it is then.
 
@@ -197,10 +203,7 @@ async def recorded(
     number = before.version
     if before.has_draft:  # the latest text is still the draft, so it is the latest version again
         number += 1
-        text, by = writing.text_of(before), versions.saver(ctx)
-        await versions.add(
-            session, before.id, number, text, by, kept=kept, now=ctx.now, published_at=None
-        )
+        await versions.repeat(session, before.id, number - 2, number, kept=kept, now=now)
     return msgspec.structs.replace(before, version=number, is_recorded=True)
 
 

@@ -107,7 +107,7 @@ def _pruning(write: sa.Insert | sa.Update, *, published: bool) -> Statement[Any]
         removed = sa.or_(removed, post_version.c.number < oldest)
     last = sa.bindparam("last", type_=sa.Integer)
     prune = sa.delete(post_version).where(_of_post, post_version.c.number <= last, removed)
-    return Statement(write.add_cte(prune.cte("pruned")), on_sqlite=(prune, write))
+    return Statement(write.add_cte(prune.cte("pruned")), on_sqlite=(write, prune))
 
 
 _author = sa.bindparam("author_id", type_=sa.Uuid)
@@ -119,6 +119,20 @@ _add = sa.insert(post_version).values(
     **{name: sa.bindparam(name, type_=post_version.c[name].type) for name in _ADDED},
 )
 _ADD, _ADD_PUBLISHED = (_pruning(_add, published=one) for one in (False, True))
+_repeated: dict[str, sa.ColumnElement[Any]] = {
+    "number": _number,
+    "created_at": sa.bindparam("created_at", type_=post_version.c.created_at.type),
+    "published_at": sa.cast(sa.null(), post_version.c.published_at.type),
+}
+_REPEAT = _pruning(
+    sa.insert(post_version).from_select(
+        [column.name for column in post_version.c],
+        sa.select(
+            *(_repeated.get(column.name, column).label(column.name) for column in post_version.c)
+        ).where(_of_post, post_version.c.number == sa.bindparam("of", type_=sa.Integer)),
+    ),
+    published=False,
+)
 _PUBLISH = _pruning(
     sa.update(post_version)
     .values(published_at=sa.bindparam("at", type_=post_version.c.published_at.type))
@@ -207,6 +221,15 @@ async def add(
 async def add_unknown(session: TenantSession, post_id: UUID) -> None:
     """Add the text in the row of a post as a version, if no version has it."""
     await session.execute(_ADD_UNKNOWN, post=post_id)
+
+
+async def repeat(
+    session: TenantSession, post_id: UUID, of: int, number: int, *, kept: int | None, now: datetime
+) -> None:
+    """Add the version *of* once more as *number*, of the same author; remove old ones as `add`."""
+    await session.execute(
+        _REPEAT, post=post_id, of=of, number=number, created_at=now, **_limits(number, kept)
+    )
 
 
 async def publish(
