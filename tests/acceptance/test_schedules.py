@@ -333,6 +333,25 @@ class TestAWrite:
         assert schedules(blog) == 0
         assert ok(await blog.public.get(POSTS))["totalCount"] == count - 1
 
+    async def test_takes_a_second_for_what_is_due_and_leaves_the_rest(self, blog: Blog) -> None:
+        """It begins with its own post, so that is changed as its editor has seen it."""
+        draft = await blog.write("Later")
+        await schedule(blog, draft, publishAt=HOUR)
+        copies(blog, 5000)
+        own = await blog.write("Own")
+        await schedule(blog, own, publishAt=HOUR)  # the last one
+        let_pass(blog, 2)
+        seen = await blog.owner.get(f"{OWN_POSTS}/{own['id']}")
+
+        path, body = f"{OWN_POSTS}/{own['id']}", {"title": "Own", "content": "Corrected."}
+        answer = await blog.owner.put(path, json=body, headers={"if-match": seen.headers["etag"]})
+
+        changed = ok(answer)
+        assert (changed["publishedAt"], changed["hasDraft"]) == (ok(seen)["publishedAt"], False)
+        assert ok(await blog.public.get(f"{POSTS}/own"))["content"] == "Corrected."
+        assert 0 < schedules(blog) < 5001
+        assert ok(await blog.public.get(POSTS))["totalCount"] == 5003
+
     async def test_that_waits_follows_what_becomes_due_meanwhile(self, blog: Blog) -> None:
         """Readers may have seen the draft of before already, so the save is the next draft."""
         post = await blog.publish("Before")

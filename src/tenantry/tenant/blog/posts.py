@@ -243,7 +243,7 @@ async def update(
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     by = versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
-    async with publication.writing_now(ctx) as (inside, session):
+    async with publication.writing_now(ctx, post_id) as (inside, session):
         before = await publication.find_own(inside, session, post_id, expected)
         says = changes.of(before)
         if says == writing.text_of(before):
@@ -289,7 +289,7 @@ async def publish(
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
-    async with publication.writing_now(ctx) as (inside, session):
+    async with publication.writing_now(ctx, post_id) as (inside, session):
         before = await publication.find_own(inside, session, post_id, expected)
         return await publication.publish(inside, session, before, kept=kept)
 
@@ -307,7 +307,7 @@ async def unpublish(
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
-    async with publication.writing_now(ctx) as (inside, session):
+    async with publication.writing_now(ctx, post_id) as (inside, session):
         before = await publication.find_own(inside, session, post_id, expected)
         return await publication.unpublish(inside, session, before, kept=kept)
 
@@ -321,7 +321,7 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
         PostChanged: The post is not what is *expected*.
         ScopeRequired: The post is published, or scheduled to be, and the McpToken may not publish.
     """
-    async with publication.writing_now(ctx) as (inside, session):
+    async with publication.writing_now(ctx, post_id) as (inside, session):
         before = await publication.find_own(inside, session, post_id, expected)
         _check_scope(inside, changes_readers=before.published_at is not None)
         _check_schedule(inside, before)

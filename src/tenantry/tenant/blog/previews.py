@@ -129,7 +129,7 @@ async def create(
             f"`expiresAt` must be in the future, at most {LIFETIME_MAX.days} days ahead."
         )
     link_id, user_id = new_id(), ctx.identity.user_id
-    async with publication.writing_now(ctx) as (_, session):
+    async with publication.writing_now(ctx, post_id) as (_, session):
         await publication.find_own(ctx, session, post_id, None)
         await session.execute(_FORGET, post=post_id, now=ctx.now)
         if len(await session.fetch_all(_LIST, post=post_id, now=ctx.now)) >= LINKS_PER_POST_MAX:

@@ -14,7 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.db.statements import Statement, insert, parameters
-from tenantry.kit.clock import utc_now
+from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.preconditions import Expected
 from tenantry.kit.text import canonical
 from tenantry.tenant import audit
@@ -27,6 +27,8 @@ from tenantry.tenant.tables import post_schedule
 
 # Posts that one transaction publishes or withdraws, before others wait for it: 0.5 s.
 SETTLED_MAX = 100
+# How long one request begins to settle groups of posts before its own write.
+SETTLING_SECONDS = 1.0
 SCHEDULE = "schedule"
 """The actor of what a schedule does, in the audit log."""
 
@@ -40,8 +42,11 @@ class _Due(msgspec.Struct, frozen=True):
 _DUE = Statement(
     sa.select(post_schedule.c.post_id)
     .where(due.is_due)
-    .order_by(post_schedule.c.due_at)
-    .limit(SETTLED_MAX),
+    .order_by(
+        (post_schedule.c.post_id == sa.bindparam("first", type_=sa.Uuid)).desc(),
+        post_schedule.c.due_at,
+    )
+    .limit(sa.bindparam("most", type_=sa.BigInteger)),
     _Due,
 )
 _set = insert(post_schedule).values(
@@ -61,8 +66,13 @@ _REMOVE = Statement[Any](
 
 
 @asynccontextmanager
-async def writing_now(ctx: TenantContext) -> AsyncIterator[tuple[TenantContext, TenantSession]]:
-    """Open a transaction that writes to the blog, in which no schedule is due any more.
+async def writing_now(
+    ctx: TenantContext, post_id: UUID | None = None
+) -> AsyncIterator[tuple[TenantContext, TenantSession]]:
+    """Open a transaction that writes to the blog, in which the schedule of the post is not due.
+
+    Before it, the schedules of other posts that are due are settled for `SETTLING_SECONDS`, the
+    post's own first. The rest stays due for later writes; readers see no difference.
 
     It may have waited for other writes while a moment came. So the operation has the time of the
     context that is yielded: after the wait.
@@ -70,11 +80,16 @@ async def writing_now(ctx: TenantContext) -> AsyncIterator[tuple[TenantContext, 
     Raises:
         TenantOutdated: See `state.writing`.
     """
-    is_settled = False
+    end, is_settled = monotonic_seconds() + SETTLING_SECONDS, False
     while not is_settled:
         async with state.locked(ctx.database) as (session, due_at):
-            ctx = ctx.at(max(ctx.now, utc_now()))
-            is_settled = not due.has_come(due_at, ctx.now) or await _settle(session, ctx)
+            ctx, is_last = ctx.at(max(ctx.now, utc_now())), monotonic_seconds() >= end
+            most = 1 if is_last else SETTLED_MAX
+            is_settled = (
+                not due.has_come(due_at, ctx.now)
+                or await _settle(session, ctx, post_id, most=most)
+                or is_last
+            )
             if is_settled:
                 yield ctx, session
 
@@ -207,13 +222,15 @@ async def recorded(
     return msgspec.structs.replace(before, version=number, is_recorded=True)
 
 
-async def _settle(session: TenantSession, ctx: TenantContext) -> bool:
-    """Publish and withdraw up to `SETTLED_MAX` posts; return whether there may be no more.
+async def _settle(
+    session: TenantSession, ctx: TenantContext, first: UUID | None, *, most: int
+) -> bool:
+    """Publish and withdraw *most* posts, *first* that one; return whether there may be no more.
 
     One stays due if the release before has given the slug of its draft to another post. Its row
     cannot be changed until an editor has chosen another slug.
     """
-    found, settled = await session.fetch_all(_DUE, now=ctx.now), 0
+    found, settled = await session.fetch_all(_DUE, now=ctx.now, first=first, most=most), 0
     for one in found:
         before = await find(session, one.post_id)
         publish_at, unpublish_at = before.publish_at, before.unpublish_at
@@ -227,7 +244,7 @@ async def _settle(session: TenantSession, ctx: TenantContext) -> bool:
             await unpublish(_at(ctx, unpublish_at), session, before, kept=None)
     if not found:  # the post of the schedule was deleted
         await state.note_due(session)
-    return len(found) < SETTLED_MAX or not settled
+    return len(found) < most or not settled
 
 
 def _at(ctx: TenantContext, moment: datetime) -> TenantContext:

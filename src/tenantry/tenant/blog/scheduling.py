@@ -59,7 +59,7 @@ async def schedule(
         NothingToSchedule: The post is published without a draft, or is not published until then.
     """
     _check(ctx.now, publish_at, unpublish_at)
-    async with publication.writing_now(ctx) as (inside, session):
+    async with publication.writing_now(ctx, post_id) as (inside, session):
         before = await publication.find_own(inside, session, post_id, expected)
         if (publish_at, unpublish_at) == (before.publish_at, before.unpublish_at):
             return before
