@@ -426,6 +426,30 @@ class TestAWrite:
         assert found[0]["authorName"] == found[2]["authorName"] != ""
         assert (before["version"], found[0]["publishedAt"]) == (4, before["updatedAt"])
 
+    async def test_records_what_is_due_without_its_own_address(self, blog: Blog) -> None:
+        """At the time of the write: so an export since the last one misses nothing."""
+        both = await blog.write("Offer")
+        times = await schedule(blog, both, publishAt=HOUR, unpublishAt=2 * HOUR)
+        let_pass(blog, 3)
+        admin = await blog.world.admin()
+        log = f"{TENANTS}/{blog.world.acme.tenant.id}/audit-log"
+        last = ok(await admin.get(log))["items"][0]
+
+        await blog.write("Any other")
+
+        entries = ok(await admin.get(log, params={"since": last["at"]}))["items"]
+        found = {one["action"]: one for one in entries if one["actor"] == "schedule"}
+        assert found.keys() == {"post.publish", "post.unpublish"}
+        for action, name in {"post.publish": "publishAt", "post.unpublish": "unpublishAt"}.items():
+            one = found[action]
+            assert one["target"] == both["id"]
+            assert (one["address"], one["command"], one["requestId"]) == ("", None, "")
+            (change,) = one["changes"]
+            assert (change["field"], change["new"]) == (name, None)
+            moment = datetime.fromisoformat(times[name])
+            passed = moment - datetime.fromisoformat(change["old"])
+            assert abs(passed - 3 * HOUR) < timedelta(milliseconds=1)
+
 
 class TestSchedule:
     async def test_is_replaced_and_removed(self, blog: Blog) -> None:

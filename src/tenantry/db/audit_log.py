@@ -47,14 +47,16 @@ class AuditEntry(msgspec.Struct, frozen=True, rename="camel"):
         last_at: For a merged entry, the last time; otherwise the same as `at`.
         count: How many equal events the entry stands for; 1 if it is not merged.
         actor: An admin's e-mail address, ``user:ID``, ``mcp-token:ID``, ``cli:USER@HOST``,
-            or ``schedule``: that of a post.
+            or ``schedule``: that of a post, when the first write after its moment was made. The
+            moment is in the changes.
         action: What was done: a kind of object and a verb, such as ``tenant.create``.
         target: The id of what was changed, at most 300 characters; empty if there is none.
         tenant_id: The tenant whose data or settings were changed; None if it was that of no tenant.
-        address: The client's address; ``local`` on the command line.
+        address: The client's address; ``local`` on the command line; empty for a schedule.
         command: The command on the command line, without arguments; None over HTTP.
         changes: One object for each field: ``field``, and ``old`` and ``new`` unless secret.
-        request_id: The id of the request; for a merged entry, of the first request.
+        request_id: The id of the request; for a merged entry, of the first request; empty for a
+            schedule.
     """
 
     id: UUID

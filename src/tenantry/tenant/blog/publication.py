@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.db import audit_log
 from tenantry.db.statements import Statement, insert, parameters
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.preconditions import Expected
@@ -130,9 +131,14 @@ async def find_own(
 
 
 async def publish(
-    ctx: TenantContext, session: TenantSession, before: Stored, *, kept: int | None
+    ctx: TenantContext,
+    session: TenantSession,
+    before: Stored,
+    *,
+    kept: int | None,
+    at: datetime | None = None,
 ) -> Post:
-    """Publish a post, or the draft of a published one; that ends its `publish_at`.
+    """Publish a post, or the draft of a published one, *at* a time, or now; ends its `publish_at`.
 
     With None for *kept*, no version is removed.
 
@@ -141,28 +147,37 @@ async def publish(
     """
     if before.published_at is not None and not before.has_draft:
         return await scheduled(session, before, before.unpublish_at, was=before)
-    before = await recorded(session, before, kept, now=ctx.now)
-    published_at = before.published_at or ctx.now
-    written = await writing.publish(session, before, published_at=published_at, now=ctx.now)
-    await versions.publish(session, written.id, written.version, kept=kept, now=ctx.now)
-    await audit.LOG.add(session, ctx, "post.publish", written.id)
-    return await scheduled(session, written, before.unpublish_at, was=before)
+    at = at or ctx.now
+    before = await recorded(session, before, kept, now=at)
+    published_at = before.published_at or at
+    written = await writing.publish(session, before, published_at=published_at, now=at)
+    await versions.publish(session, written.id, written.version, kept=kept, now=at)
+    after = await scheduled(session, written, before.unpublish_at, was=before)
+    await _log(ctx, session, "post.publish", before, after)
+    return after
 
 
 async def unpublish(
-    ctx: TenantContext, session: TenantSession, before: Stored, *, kept: int | None
+    ctx: TenantContext,
+    session: TenantSession,
+    before: Stored,
+    *,
+    kept: int | None,
+    at: datetime | None = None,
 ) -> Post:
-    """Turn a post into a draft, with its latest text; that ends its schedule.
+    """Turn a post into a draft with its latest text, *at* a time, or now; that ends its schedule.
 
     Raises:
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
     if before.published_at is None:
         return await scheduled(session, before, None, was=before)
-    before = await recorded(session, before, kept, now=ctx.now)
-    written = await writing.publish(session, before, published_at=None, now=ctx.now)
-    await audit.LOG.add(session, ctx, "post.unpublish", before.id)
-    return await scheduled(session, written, None, was=before)
+    at = at or ctx.now
+    before = await recorded(session, before, kept, now=at)
+    written = await writing.publish(session, before, published_at=None, now=at)
+    after = await scheduled(session, written, None, was=before)
+    await _log(ctx, session, "post.unpublish", before, after)
+    return after
 
 
 async def saved(session: TenantSession, before: Post, written: Post, *, is_published: bool) -> Post:
@@ -230,6 +245,8 @@ async def _settle(
     One stays due if the release before has given the slug of its draft to another post. Its row
     cannot be changed until an editor has chosen another slug.
     """
+    # The caller of this write is a bystander: neither its address nor its request did this.
+    by = msgspec.structs.replace(ctx, actor=SCHEDULE, address="", command=None, request_id="")
     found, settled = await session.fetch_all(_DUE, now=ctx.now, first=first, most=most), 0
     for one in found:
         before = await find(session, one.post_id)
@@ -238,14 +255,17 @@ async def _settle(
             continue
         settled += 1
         if publish_at is not None and publish_at <= ctx.now:
-            await publish(_at(ctx, publish_at), session, before, kept=None)
+            await publish(by, session, before, kept=None, at=publish_at)
             before = await find(session, one.post_id)
         if unpublish_at is not None and unpublish_at <= ctx.now:
-            await unpublish(_at(ctx, unpublish_at), session, before, kept=None)
+            await unpublish(by, session, before, kept=None, at=unpublish_at)
     if not found:  # the post of the schedule was deleted
         await state.note_due(session)
     return len(found) < most or not settled
 
 
-def _at(ctx: TenantContext, moment: datetime) -> TenantContext:
-    return msgspec.structs.replace(ctx, now=moment, actor=SCHEDULE)
+async def _log(
+    ctx: TenantContext, session: TenantSession, action: str, before: Post, after: Post
+) -> None:
+    changes = audit_log.changes_between(before, after, "publish_at", "unpublish_at")
+    await audit.LOG.add(session, ctx, action, after.id, changes=changes)
