@@ -352,7 +352,7 @@ class TestAWrite:
         assert 0 < schedules(blog) < 5001
         assert ok(await blog.public.get(POSTS))["totalCount"] == 5003
 
-    async def test_that_waits_follows_what_becomes_due_meanwhile(self, blog: Blog) -> None:
+    async def test_follows_what_becomes_due_while_it_waits(self, blog: Blog) -> None:
         """Readers may have seen the draft of before already, so the save is the next draft."""
         post = await blog.publish("Before")
         await blog.change(post, title="After", publish=False)
@@ -426,7 +426,9 @@ class TestAWrite:
         assert found[0]["authorName"] == found[2]["authorName"] != ""
         assert (before["version"], found[0]["publishedAt"]) == (4, before["updatedAt"])
 
-    async def test_records_what_is_due_without_its_own_address(self, blog: Blog) -> None:
+    async def test_records_what_is_due_at_its_own_time_and_not_by_its_address(
+        self, blog: Blog
+    ) -> None:
         """At the time of the write: so an export since the last one misses nothing."""
         both = await blog.write("Offer")
         times = await schedule(blog, both, publishAt=HOUR, unpublishAt=2 * HOUR)

@@ -156,8 +156,8 @@ async def create(
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     says, by = changes.of(NOTHING), versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
-    async with publication.writing_now(ctx) as (inside, session):
-        author = await writing.author_of(session, inside.identity.user_id)
+    async with publication.writing_now(ctx) as (at, session):
+        author = await writing.author_of(session, at.identity.user_id)
         if must_be_new:
             taken = await session.fetch_one(drafted.FIND_BY_SLUG[Reads.STORED], slug=says.slug)
             if taken is not None:
@@ -168,14 +168,12 @@ async def create(
             folded,
             author=author,
             by=by,
-            now=inside.now,
-            published_at=inside.now if publish else None,
+            now=at.now,
+            published_at=at.now if publish else None,
         )
-        await audit.LOG.add(
-            session, inside, "post.create", written.id, changes=_changes(None, written)
-        )
+        await audit.LOG.add(session, at, "post.create", written.id, changes=_changes(None, written))
         if publish:
-            await audit.LOG.add(session, inside, "post.publish", written.id)
+            await audit.LOG.add(session, at, "post.publish", written.id)
     return written
 
 
@@ -236,43 +234,37 @@ async def update(
         RoleRequired: The caller's role does not allow to change the post: see `require_own`.
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug.
-        ScopeRequired: With *publish*, or for a post that is scheduled to be published: the McpToken
-            may not publish.
+        ScopeRequired: With *publish*, or a `publish_at` of the post: the McpToken may not publish.
     """
     _check_scope(ctx, changes_readers=bool(publish))
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     by = versions.saver(ctx, note)
     folded = await folding.fold(ctx.tenant.id, title, content)
-    async with publication.writing_now(ctx, post_id) as (inside, session):
-        before = await publication.find_own(inside, session, post_id, expected)
+    async with publication.writing_now(ctx, post_id) as (at, session):
+        before = await publication.find_own(at, session, post_id, expected)
         says = changes.of(before)
         if says == writing.text_of(before):
-            return (
-                await publication.publish(inside, session, before, kept=kept) if publish else before
-            )
-        _check_schedule(inside, before)
+            return await publication.publish(at, session, before, kept=kept) if publish else before
+        _check_schedule(at, before)
         if not before.is_recorded:
             await versions.add_unknown(session, post_id)
         if publish is None:
-            publish = (
-                bool(before.published_at) and not before.has_draft and versions.may_publish(inside)
-            )
-        published_at = before.published_at or (inside.now if publish else None)
+            is_live = bool(before.published_at) and not before.has_draft
+            publish = is_live and versions.may_publish(at)
+        published_at = before.published_at or (at.now if publish else None)
         if published_at is None or publish:
             written = await writing.change(
-                session, before, says, folded, now=inside.now, published_at=published_at
+                session, before, says, folded, now=at.now, published_at=published_at
             )
         else:
-            written = await writing.change_draft(session, before, says, folded, now=inside.now)
-        number, shown_at = written.version, inside.now if publish else None
+            written = await writing.change_draft(session, before, says, folded, now=at.now)
+        number, shown_at = written.version, at.now if publish else None
         await versions.add(
-            session, post_id, number, says, by, kept=kept, now=inside.now, published_at=shown_at
+            session, post_id, number, says, by, kept=kept, now=at.now, published_at=shown_at
         )
-        await audit.LOG.add(
-            session, inside, "post.update", post_id, changes=_changes(before, written)
-        )
+        await audit.LOG.add(session, at, "post.update", post_id, changes=_changes(before, written))
         if publish and (before.has_draft or written.published_at != before.published_at):
-            await audit.LOG.add(session, inside, "post.publish", post_id)
+            await audit.LOG.add(session, at, "post.publish", post_id)
         return await publication.saved(session, before, written, is_published=publish)
 
 
@@ -289,9 +281,9 @@ async def publish(
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
-    async with publication.writing_now(ctx, post_id) as (inside, session):
-        before = await publication.find_own(inside, session, post_id, expected)
-        return await publication.publish(inside, session, before, kept=kept)
+    async with publication.writing_now(ctx, post_id) as (at, session):
+        before = await publication.find_own(at, session, post_id, expected)
+        return await publication.publish(at, session, before, kept=kept)
 
 
 async def unpublish(
@@ -307,9 +299,9 @@ async def unpublish(
         PostChanged: The post is not what is *expected*.
         SlugInUse: Another post has the slug of the draft: the release before has written it.
     """
-    async with publication.writing_now(ctx, post_id) as (inside, session):
-        before = await publication.find_own(inside, session, post_id, expected)
-        return await publication.unpublish(inside, session, before, kept=kept)
+    async with publication.writing_now(ctx, post_id) as (at, session):
+        before = await publication.find_own(at, session, post_id, expected)
+        return await publication.unpublish(at, session, before, kept=kept)
 
 
 async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None) -> None:
@@ -321,15 +313,15 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
         PostChanged: The post is not what is *expected*.
         ScopeRequired: The post is published, or scheduled to be, and the McpToken may not publish.
     """
-    async with publication.writing_now(ctx, post_id) as (inside, session):
-        before = await publication.find_own(inside, session, post_id, expected)
-        _check_scope(inside, changes_readers=before.published_at is not None)
-        _check_schedule(inside, before)
-        recorded = await publication.recorded(session, before, None, now=inside.now)
-        user_id = inside.identity.user_id
-        await deleted.add(session, post_id, recorded.version, now=inside.now, user_id=user_id)
+    async with publication.writing_now(ctx, post_id) as (at, session):
+        before = await publication.find_own(at, session, post_id, expected)
+        _check_scope(at, changes_readers=before.published_at is not None)
+        _check_schedule(at, before)
+        recorded = await publication.recorded(session, before, None, now=at.now)
+        user_id = at.identity.user_id
+        await deleted.add(session, post_id, recorded.version, now=at.now, user_id=user_id)
         await writing.remove(session, before)
-        await audit.LOG.add(session, inside, "post.delete", post_id, changes=_changes(before, None))
+        await audit.LOG.add(session, at, "post.delete", post_id, changes=_changes(before, None))
 
 
 def _check_scope(ctx: TenantContext, *, changes_readers: bool) -> None:

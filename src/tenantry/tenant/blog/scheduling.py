@@ -59,8 +59,8 @@ async def schedule(
         NothingToSchedule: The post is published without a draft, or is not published until then.
     """
     _check(ctx.now, publish_at, unpublish_at)
-    async with publication.writing_now(ctx, post_id) as (inside, session):
-        before = await publication.find_own(inside, session, post_id, expected)
+    async with publication.writing_now(ctx, post_id) as (at, session):
+        before = await publication.find_own(at, session, post_id, expected)
         if (publish_at, unpublish_at) == (before.publish_at, before.unpublish_at):
             return before
         is_published = before.published_at is not None
@@ -76,7 +76,7 @@ async def schedule(
             session, before, unpublish_at, publish_at=publish_at, was=before
         )
         changes = audit_log.changes_between(before, after, "publish_at", "unpublish_at")
-        await audit.LOG.add(session, inside, "post.schedule", post_id, changes=changes)
+        await audit.LOG.add(session, at, "post.schedule", post_id, changes=changes)
     return after
 
 
