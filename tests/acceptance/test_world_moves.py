@@ -36,7 +36,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TENANTS = 8
 FILES, SERVER = "default", "another-server"
 # About the process that answers, and not about what is stored.
-OF_THE_PROCESS = {"/metrics", "/api/admin/health"}
+# A preview of a draft is of now, and needs a token.
+OF_THE_PROCESS = {"/metrics", "/api/admin/health", "/api/public/blog/preview"}
 # A move is a job itself.
 JOBS = {"/api/admin/jobs", "/api/admin/jobs/{jobId}"}
 # Asking is a use of the key, and the engines take different space.

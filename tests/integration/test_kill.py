@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 import random
 import signal
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -139,7 +141,24 @@ async def reference(services: Services, folder: AlembicFolder, url: str) -> Dump
 def with_data_of(reference: Dump, own: Dump) -> Dump:
     """Return *reference* with the people and posts that a tenant has, if it has any."""
     kept = {n for n in own.data if n.startswith("tenantry_") and n != "tenantry_version"}
-    return Dump(reference.schema, reference.data | {name: own.data[name] for name in kept})
+    rows = {name: _with_new_columns(own.data[name], reference.data[name]) for name in kept}
+    return Dump(reference.schema, reference.data | rows)
+
+
+def _with_new_columns(rows: list[tuple[Any, ...]], reference: list[tuple[Any, ...]]) -> Any:
+    """Return *rows* with the columns that only *reference* has, which has their defaults."""
+    if not (rows and reference):
+        return rows
+    if not isinstance(reference[0][0], str) or not reference[0][0].startswith("{"):
+        return [one + reference[0][len(one) :] for one in rows]
+    new = json.loads(reference[0][0])
+    # As PostgreSQL writes it: shorter keys are first.
+    merged = [dict(sorted((new | json.loads(one[0])).items(), key=_by_length)) for one in rows]
+    return [(json.dumps(one, ensure_ascii=False),) for one in merged]
+
+
+def _by_length(item: tuple[str, object]) -> tuple[int, str]:
+    return len(item[0]), item[0]
 
 
 @pytest.fixture(name="fleet_settings")
