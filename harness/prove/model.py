@@ -169,10 +169,13 @@ class _Walk:
             account.mcp_tokens = dict.fromkeys(account.mcp_tokens, False)
 
     async def switch_user(self, account: _Account) -> None:
-        account.is_active = not account.is_active
         path = f"{TENANTS}/{self.tenant.id}/users/{account.id}"
-        answer = await self._admin("PATCH", path, {"isActive": account.is_active})
-        self._expect("switch user", answer, {200})
+        is_last = [one for one in self.accounts if one.is_active] == [account]
+        answer = await self._admin("PATCH", path, {"isActive": not account.is_active})
+        self._expect("switch user", answer, {409 if is_last else 200})  # all are owners
+        if is_last:
+            return
+        account.is_active = not account.is_active
         if not account.is_active:
             account.sessions = dict.fromkeys(account.sessions, False)
             account.mcp_tokens = dict.fromkeys(account.mcp_tokens, False)

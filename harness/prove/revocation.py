@@ -182,6 +182,9 @@ async def _switch_off_and_on(
         mcp = await _issue_mcp(lines[0], world, tenant, user.id)
         of_user = f"{TENANTS}/{tenant.id}/users/{user.id}"
         path = reading[number % len(reading)]
+        spare = {"email": "spare@example.com", "fullName": "Spare", "password": PASSWORD}
+        made = await lines[0].ask("POST", f"{TENANTS}/{tenant.id}/users", spare, headers=admin)
+        assert made.ok, made  # the last owner cannot be switched off
 
         def patch(url: str, *, on: bool) -> Ask:
             return lambda one: one.ask("PATCH", url, {"isActive": on}, headers=admin)

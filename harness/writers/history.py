@@ -60,9 +60,9 @@ class Post:
     id: str
     slug: str
     began: float
-    owner: str = ""
     changes: list[Change] = field(default_factory=list)
     sights: list[Sight] = field(default_factory=list)
+    owner: str = ""
 
 
 def faults_of(post: Post, versions: Sequence[str]) -> list[str]:

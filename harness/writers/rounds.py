@@ -168,7 +168,7 @@ class Rounds:
         owner = AUTHOR if one == POSTS_IN_ROUND - 1 else "editor"
         answer = await client.post(api.POSTS, json=body, headers=self._headers[owner])
         assert answer.status_code == 201, answer.text
-        post = Post(answer.json()["data"]["id"], slug, began, owner)
+        post = Post(answer.json()["data"]["id"], slug, began, owner=owner)
         post.sights.append(await self._seen(client, post))
         return post
 
