@@ -1,5 +1,7 @@
 """Reading directories of revisions of other projects."""
 
+import os
+import py_compile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +67,15 @@ class TestStream:
                 _ = Stream("user", folder.path, load_seconds=WAIT_SECONDS_MAX).head
         finally:
             gate.touch()
+
+    def test_is_read_although_a_full_disk_cut_off_the_caches_of_python(self, folder: AlembicFolder):
+        folder.add("a_one", "pass")
+        folder.add("b_two", "pass", below="2026")
+        for file in folder.path.rglob("*.py"):
+            cache = py_compile.compile(str(file), doraise=True)
+            os.truncate(cache, Path(cache).stat().st_size // 2)
+
+        assert names(Stream("user", folder.path)) == ["a_one", "b_two"]
 
     def test_reads_deeper_folders(self, folder: AlembicFolder):
         folder.add("a_one", "pass")

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from types import FrameType
@@ -52,6 +52,20 @@ def load(work: Callable[[], Loaded], folder: Path, *, seconds: float) -> Loaded:
         )
         _endless[folder] = running, said
         raise LoadingEndless(said) from error
+
+
+def drop_caches(folders: Iterable[Path]) -> None:
+    """Delete Python's caches of the files in *folders*, which it writes anew.
+
+    Python before 3.13.2 keeps a cache that a full disk has cut off (its issue 126606): then each
+    import raises an EOFError.
+
+    Raises:
+        OSError: One cannot be deleted.
+    """
+    for folder in folders:
+        for cache in folder.rglob("__pycache__/*.pyc"):
+            cache.unlink(missing_ok=True)
 
 
 def _place(ids: list[int], folder: Path) -> str:

@@ -17,7 +17,7 @@ from alembic.util import CommandError
 
 from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.migration import alembic_modules, sql_files
-from tenantry.migration.loading import LOAD_SECONDS_MAX, LoadingEndless, load
+from tenantry.migration.loading import LOAD_SECONDS_MAX, LoadingEndless, drop_caches, load
 from tenantry.migration.project import BadProject, find_mistake, find_project
 from tenantry.migration.project_files import Signature, find_files, hash_of, signature_of
 from tenantry.migration.revisions import Revision, describe
@@ -238,8 +238,15 @@ class Stream:
             script.revision_map.heads  # noqa: B018 - reads every file, so errors are raised here
             return script
 
+        def read_anew() -> ScriptDirectory:
+            try:
+                return read()
+            except EOFError:
+                drop_caches(project.version_locations)
+                return read()
+
         try:
-            return load(read, self._folder, seconds=self._load_seconds)
+            return load(read_anew, self._folder, seconds=self._load_seconds)
         except LoadingEndless as error:
             message = f"The {self.name} revisions cannot be read: {error}."
             raise RevisionUnreadable(message) from error
