@@ -1,10 +1,10 @@
 """The states of tenants and of their credentials, as a model predicts them."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from harness.api import CHANGE_PASSWORD, MIGRATE_ALL, TENANTS
 from harness.states.service import Service
-from harness.world import PASSWORD
-from tenantry.settings import Settings
+from harness.world import PASSWORD, settings_of
 
 LOGIN = "/api/tenant/auth/login"
 POSTS = "/api/tenant/blog/posts"
@@ -22,7 +21,7 @@ PUBLIC = "/api/public/blog/posts"
 MODULES = "/api/tenant/modules"
 OWNER = "owner@example.com"
 FAR, NEAR = "far", "default"
-TENANTS_MAX = 4
+TENANTS_MAX, CREATED_MAX = 4, 3
 CHOICE = st.integers(0, 11)
 
 
@@ -33,10 +32,12 @@ class Content:
     Attributes:
         posts: Their titles.
         password: Of the owner.
+        revision: How many revisions of the operator are applied.
     """
 
     posts: set[str] = field(default_factory=set)
     password: str = PASSWORD
+    revision: int = 1
 
 
 @dataclass
@@ -64,6 +65,11 @@ class Tenant:
         return f"{TENANTS}/{self.id}"
 
     @property
+    def is_written(self) -> bool:
+        """Whether its users can write, and runs include it."""
+        return self.is_active and not self.is_read_only
+
+    @property
     def key(self) -> str:
         """A key that is not revoked."""
         return next(secret for secret, key_id in self.keys.items() if key_id is not None)
@@ -82,19 +88,21 @@ class TenantStates(RuleBasedStateMachine):
     """Steps of an admin and of owners; after each, every credential is tried.
 
     Attributes:
-        place: Returns the settings of a service that has never run, and what is closed after it.
+        place: Returns the environment of a service that has never run, and what is closed after
+            it.
         steps: What was done, by all walks.
     """
 
-    place: ClassVar[Callable[[ExitStack], Settings]]
+    place: ClassVar[Callable[[ExitStack], Mapping[str, str]]]
     steps: ClassVar[list[str]] = []
 
     def __init__(self) -> None:
         """Start the service."""
         super().__init__()
         self.stack = ExitStack()
-        self.service = Service(type(self).place(self.stack))
-        self.stack.callback(self.service.close)
+        self.environment = type(self).place(self.stack)
+        self.released = 1
+        self.service = Service(settings_of(self.environment))
         self.tenants: list[Tenant] = []
         self.deleted: list[Tenant] = []
         self.archives: list[Archive] = []
@@ -102,6 +110,7 @@ class TenantStates(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """End the service."""
+        self.service.close()
         self.stack.close()
 
     def one(self, choice: int) -> Tenant:
@@ -117,8 +126,8 @@ class TenantStates(RuleBasedStateMachine):
         self.steps.append(step)
 
     def admit(self, tenant_id: str, name: str, content: Content) -> Tenant:
-        """Add a tenant that a job has made, with a key, because jobs show none."""
-        tenant = Tenant(tenant_id, name, deepcopy(content))
+        """Add a tenant that a job has made, at the head; with a key, because jobs show none."""
+        tenant = Tenant(tenant_id, name, replace(deepcopy(content), revision=self.released))
         self.tenants.append(tenant)
         self.add_key(tenant)
         return tenant
@@ -135,7 +144,7 @@ class TenantStates(RuleBasedStateMachine):
         """Create the first tenant."""
         self.create()
 
-    @precondition(lambda self: len(self.tenants) == 1)
+    @precondition(lambda self: len(self.tenants) < CREATED_MAX)
     @rule()
     def create(self) -> None:
         """Create a tenant."""
@@ -144,7 +153,7 @@ class TenantStates(RuleBasedStateMachine):
         owner = {"email": OWNER, "fullName": "Owner", "password": PASSWORD}
         made = self.service.admin("POST", TENANTS, {"name": name, "owner": owner})
         assert made.status == 201, made.body
-        self.admit(made.json()["data"]["id"], name, Content())
+        self.admit(made.json()["data"]["id"], name, Content(revision=self.released))
 
     @precondition(lambda self: self.tenants)
     @rule(choice=CHOICE)
@@ -167,7 +176,7 @@ class TenantStates(RuleBasedStateMachine):
         title = f"Post {next(self.numbers)}"
         body = {"title": title, "content": "Text.", "tags": []}
         answer = self.service.ask("POST", POSTS, body, **self.own(tenant, session))
-        allowed = tenant.is_active and not tenant.is_read_only
+        allowed = tenant.is_written
         assert answer.status == (201 if allowed else 403), answer.body
         if allowed:
             tenant.content.posts.add(title)
@@ -181,7 +190,7 @@ class TenantStates(RuleBasedStateMachine):
         new = f"another good password {next(self.numbers)}"
         body = {"currentPassword": tenant.content.password, "newPassword": new}
         answer = self.service.ask("PUT", CHANGE_PASSWORD, body, **self.own(tenant, session))
-        allowed = tenant.is_active and not tenant.is_read_only
+        allowed = tenant.is_written
         assert answer.status == (200 if allowed else 403), answer.body
         if allowed:
             tenant.content.password = new
@@ -227,24 +236,27 @@ class TenantStates(RuleBasedStateMachine):
     @precondition(lambda self: self.tenants)
     @rule(choice=CHOICE, is_active=st.booleans(), is_read_only=st.booleans())
     def switch(self, choice: int, is_active: bool, is_read_only: bool) -> None:  # noqa: FBT001
-        """Suspend a tenant, resume it, make it read-only or writable."""
+        """Suspend a tenant, resume it, make it read-only or writable, which migrates it."""
         self.note("switch")
         tenant = self.one(choice)
         changes = {"isActive": is_active, "isReadOnly": is_read_only}
         answer = self.service.admin("PATCH", tenant.path, changes)
         assert answer.status == 200, answer.body
+        was_written = tenant.is_written
         tenant.is_active, tenant.is_read_only = is_active, is_read_only
+        if tenant.is_written and not was_written:
+            tenant.content.revision = self.released
 
-    @precondition(lambda self: self.steps[-1] != "migrate")
-    @rule()
     def migrate(self) -> None:
         """Migrate every tenant; suspended and read-only ones are left out."""
         self.note("migrate")
         answer = self.service.admin("POST", MIGRATE_ALL)
         assert answer.status == 200, answer.body
         data = answer.json()["data"]
-        wanted = sum(one.is_active and not one.is_read_only for one in self.tenants)
-        assert (data["total"], data["failed"]) == (wanted, 0), data
+        wanted = [one for one in self.tenants if one.is_written]
+        assert (data["total"], data["failed"]) == (len(wanted), 0), data
+        for tenant in wanted:
+            tenant.content.revision = self.released
 
     @precondition(lambda self: self.tenants)
     @rule(choice=CHOICE)
@@ -277,7 +289,7 @@ class TenantStates(RuleBasedStateMachine):
         self.service.job(f"{tenant.path}/restore", body)
         answer = self.service.admin("POST", f"{tenant.path}/confirm-restore", {})
         assert answer.status == 200, answer.body
-        tenant.content = deepcopy(archive.content)
+        tenant.content = replace(deepcopy(archive.content), revision=self.released)
         tenant.sessions = dict.fromkeys(tenant.sessions, False)
 
     def replaceable(self) -> list[tuple[Tenant, Archive]]:
@@ -342,6 +354,8 @@ class TenantStates(RuleBasedStateMachine):
     def credentials_do_what_they_may(self) -> None:
         """Try every credential, and read every post."""
         for tenant in self.tenants:
+            revision = self.service.admin("GET", tenant.path).json()["data"]["schemaRevision"]
+            assert revision.partition("/")[2] == f"{tenant.content.revision:04}", (tenant, revision)
             closed = 200 if tenant.is_active else 403
             for secret, key_id in tenant.keys.items():
                 answer = self.service.ask("GET", PUBLIC, x_api_key=secret)

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from io import StringIO
 from typing import Any
 
@@ -11,6 +12,7 @@ from harness.api import ADMIN_LOGIN
 from harness.world import PASSWORD
 from tenantry.access import admins
 from tenantry.app import app_over
+from tenantry.catalog.admins import AdminEmailInUse
 from tenantry.kit import log
 from tenantry.kit.access_log import AccessLog
 from tenantry.services import open_services, system_context
@@ -20,13 +22,14 @@ from testkit.asgi import Answer, ask
 ADMIN = "ada@example.com"
 JOB_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.05
+NOT_ENDED = {"queued", "running", "dropping"}
 
 
 class Service:
     """One process of the product; `close` ends it.
 
     Args:
-        settings: Those of a service that has never run.
+        settings: The admin is created if no service has run with them.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -41,7 +44,8 @@ class Service:
         services = await self._stack.enter_async_context(open_services(settings))
         self._app = app_over(services, AccessLog(StringIO(), as_json=True))
         ctx, passwords = system_context("states"), services.passwords
-        await admins.create(ctx, services.catalog, passwords, email=ADMIN, password=PASSWORD)
+        with suppress(AdminEmailInUse):
+            await admins.create(ctx, services.catalog, passwords, email=ADMIN, password=PASSWORD)
 
     def close(self) -> None:
         """End the process."""
@@ -63,16 +67,24 @@ class Service:
         """Return the answer to a request of an admin."""
         return self.ask(method, path, body, **self._admin)
 
+    def run_until(self, is_over: Callable[[], bool], what: str) -> None:
+        """Let the process work until *is_over*; it must be within `JOB_SECONDS_MAX`."""
+        until = time.monotonic() + JOB_SECONDS_MAX
+        while not is_over():
+            assert time.monotonic() < until, what
+            self._runner.run(asyncio.sleep(POLL_SECONDS))
+
     def job(self, path: str, body: object = None) -> Any:
         """Queue a job, and return it when it has ended; it must succeed."""
         queued = self.admin("POST", path, {} if body is None else body)
         assert queued.status == 202, queued.body
         job_id = queued.json()["data"]["id"]
-        until = time.monotonic() + JOB_SECONDS_MAX
-        while time.monotonic() < until:
-            job = self.admin("GET", f"/api/admin/jobs/{job_id}").json()["data"]
-            if job["state"] not in {"queued", "running", "dropping"}:
-                assert job["error"] is None, job
-                return job
-            self._runner.run(asyncio.sleep(POLL_SECONDS))
-        raise AssertionError(f"the job does not end: {job}")
+        path = f"/api/admin/jobs/{job_id}"
+
+        def read() -> Any:
+            return self.admin("GET", path).json()["data"]
+
+        self.run_until(lambda: read()["state"] not in NOT_ENDED, f"the job does not end: {path}")
+        job = read()
+        assert job["error"] is None, job
+        return job

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from harness import postgres
-from harness.states.machine import FAR, TenantStates
-from harness.world import SECRET_KEY, settings_of
-from tenantry.settings import Settings
+from harness.states.machine import FAR
+from harness.states.releases import ReleaseStates, write_revision
+from harness.world import SECRET_KEY
 from testkit.postgres import find_binaries
 
 
@@ -29,9 +29,11 @@ def walk(server_url: str, chosen_seed: int, *, walks: int, steps: int) -> Counte
         AssertionError: An answer is another one than the model predicts.
     """
 
-    def place(stack: ExitStack) -> Settings:
+    def place(stack: ExitStack) -> dict[str, str]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tenantry-states-")))
+        write_revision(folder / "revisions", 1)
         environment = {
+            "TENANTRY_TENANT_MIGRATIONS": str(folder / "revisions"),
             "TENANTRY_DATA_DIR": str(folder / "data"),
             "TENANTRY_REQUESTS_PER_MINUTE": "100000000",
             "TENANTRY_LOGIN_TRIES": "100",
@@ -44,9 +46,9 @@ def walk(server_url: str, chosen_seed: int, *, walks: int, steps: int) -> Counte
                 "TENANTRY_TENANT_SERVER_URL": server_url,
                 "TENANTRY_PG_TOOLS": str(find_binaries()),
             }
-        return settings_of(environment)
+        return environment
 
-    class Placed(TenantStates):
+    class Placed(ReleaseStates):
         pass
 
     Placed.place = staticmethod(place)
