@@ -18,10 +18,10 @@ class TestPrefers:
         """Whatever is repeated in it, and whether it matches or not."""
         for chars in (1_024, HEADER_CHARS):
             header = text * (chars // len(text))
-            began = time.perf_counter()
+            began = time.process_time()
             prefers(header, "respond-async")
 
-            assert time.perf_counter() - began < SECONDS_MAX
+            assert time.process_time() - began < SECONDS_MAX
 
     @pytest.mark.parametrize("header", ['a="b, respond-async', 'a="b\\", respond-async', '"'])
     def test_takes_a_quotation_that_does_not_end_to_the_end(self, header: str):

