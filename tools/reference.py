@@ -4,6 +4,7 @@
 ``tests/contracts`` fail if a page is out of date.
 """
 
+import functools
 import importlib
 import pkgutil
 import sys
@@ -405,6 +406,7 @@ def _nearest(error: type[TenantryError], table: dict[type[TenantryError], Any]) 
 # Commands
 
 
+@functools.cache
 def commands() -> dict[str, Any]:
     """Return every command without subcommands, by its full name."""
     return dict(_walk("tenantry", typer.main.get_command(cli.cli)))

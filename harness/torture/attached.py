@@ -11,7 +11,7 @@ from harness.driver import say
 from harness.finding import Finding
 from harness.fleet.attached import Attached, make_attached
 from harness.fleet.fleets import ENGINE_NAMES
-from harness.torture.commands import end_command, run_command, start_command
+from harness.torture.commands import end_command, next_length, run_command, start_command
 from harness.torture.trial import Trial
 from tenantry.catalog.workers import SILENCE_MS
 
@@ -139,9 +139,9 @@ class _Lane:
         began = time.monotonic()
         status = run_command(ENVIRONMENT, fleet.folder, fleet.arguments, kill_after=seconds)
         self.found.tries += 1
+        took = None if status is None else time.monotonic() - began
+        self.length = next_length(self.length, took)
         if status is not None:
-            # The first run was measured beside other work, perhaps: the newest counts.
-            self.length = time.monotonic() - began
             self._must(status, "a command that was to be killed")
             return False
         self.found.kills += 1

@@ -14,7 +14,7 @@ from harness import postgres
 from harness.driver import say
 from harness.finding import Finding
 from harness.fleet.fleets import ENGINE_NAMES
-from harness.torture.commands import run_command
+from harness.torture.commands import next_length, run_command
 from harness.torture.trial import Trial
 from tenantry.db.urls import sqlite_path
 from testkit.raw_sql import columns, connected, run, tables
@@ -24,7 +24,7 @@ SHOP = "Shop"
 ENTRIES = 10_000
 REFUSED = 2
 # Of kills that come after the end of the command.
-TRIES_MAX = 4
+TRIES_MAX = 10
 # A command adds its entry to the audit log, and heartbeats are not kept.
 CHANGING = {"audit_entry", "worker"}
 # Kept by triggers, in another form on each engine.
@@ -125,7 +125,9 @@ def _move_once(stage: _Stage) -> None:
     source, target = stage.catalog, stage.new_url()
     before = _counts(source)
     words = ("catalog", "move", "--to", target)
+    began = time.monotonic()
     killed = stage.command(*words, kill_after=stage.chance.uniform(0, stage.length)) is None
+    stage.length = next_length(stage.length, None if killed else time.monotonic() - began)
     stage.tries += 1
     stage.kills += killed
     is_old = _accepts_writes(source)

@@ -10,6 +10,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 LENGTH_SECONDS_MAX = 60
+# With each kill that hits, the next one may come later.
+LONGER = 1.05
 NETWORK_NAMESPACE = 0x40000000  # CLONE_NEWNET
 
 _context = multiprocessing.get_context("forkserver")
@@ -62,6 +64,20 @@ def run_command(
     """
     process = start_command(environment, folder, arguments)
     return end_command(process, LENGTH_SECONDS_MAX if kill_after is None else kill_after)
+
+
+def next_length(length: float, took: float | None) -> float:
+    """Return how long the next command takes, in seconds, of which each moment may be its last.
+
+    The newest measurement counts: a machine is busy at one time, and idle at another. A kill that
+    hit says that the command takes longer; otherwise one short command, which had nothing left to
+    do, would bring all later kills forward for good.
+
+    Args:
+        length: What the command before was expected to take, in seconds.
+        took: What it took; None if it was killed.
+    """
+    return length * LONGER if took is None else took
 
 
 def end_command(process: ForkServerProcess, seconds: float = LENGTH_SECONDS_MAX) -> int | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.driver import say
 from harness.finding import Finding
 from harness.fleet.fleets import ENGINE_NAMES
-from harness.torture.commands import run_command
+from harness.torture.commands import next_length, run_command
 from harness.torture.trial import Trial
 from harness.waiting import comes_true
 from harness.writer import TABLE, Writer
@@ -36,6 +36,8 @@ ROWS = 20_000
 LOGICAL = f"{SETTINGS}\nwal_level = logical\n"
 SLOTS = "SELECT slot_name FROM pg_replication_slots"
 PUBLICATIONS = "SELECT pubname FROM pg_publication"
+# Of kills that come after the end of the command.
+MISSED_MAX = 10
 # After so many kills everything is cleaned up and compared.
 ROUND = 5
 
@@ -96,7 +98,7 @@ def _on(trial: Trial, engine: str) -> Finding:
         servers = [stack.enter_context(own_server(settings=LOGICAL)).url for _ in range(count)]
         stage = _make_stage(engine, trial.folder / engine, servers, trial.chance)
         stack.enter_context(stage.writer.writing())
-        while stage.kills < wanted and stage.missed < 4 * wanted:
+        while stage.kills < wanted and stage.missed < MISSED_MAX * wanted:
             for _ in range(min(ROUND, wanted)):
                 _kill_once(stage)
             _check(stage)
@@ -189,7 +191,10 @@ def _kill_once(stage: _Stage) -> None:
     others = stage.chance.choice(list(commands))
     chosen = stage.chance.choice(["move", "move online", others, others])
     words, length = commands[chosen], stage.lengths[chosen]
+    began = time.monotonic()
     status = stage.command(*words, kill_after=stage.chance.uniform(0, length))
+    took = None if status is None else time.monotonic() - began
+    stage.lengths[chosen] = next_length(length, took)
     stage.kills += status is None
     stage.missed += status is not None
     _remove_copy(stage, after_kill=True)

@@ -17,7 +17,7 @@ from harness.finding import Finding
 from harness.fleet.attached import Attached, make_attached
 from harness.networks import Networks, can_make, networks
 from harness.torture.attached import TAKEOVER_SECONDS
-from harness.torture.commands import end_command, run_command, start_command
+from harness.torture.commands import end_command, next_length, run_command, start_command
 from harness.torture.trial import Trial
 from testkit.postgres import SETTINGS, connected, own_server
 
@@ -112,8 +112,11 @@ def _round(stage: _Stage, fleet: Attached) -> None:
     fleet.grow(REVISIONS_EACH)
     victim = stage.chance.randrange(MACHINES)
     running = _start_all(stage, fleet)
-    time.sleep(stage.chance.uniform(0, stage.length))
-    if running[victim].exitcode is not None:
+    moment = stage.chance.uniform(0, stage.length)
+    time.sleep(moment)
+    has_ended = running[victim].exitcode is not None
+    stage.length = next_length(stage.length, moment if has_ended else None)
+    if has_ended:
         stage.hit[ENDED] += 1
         _end_all(stage, running, allowed={0})
     elif stage.cut is not None and stage.chance.random() < 0.5:
