@@ -6,11 +6,14 @@ The rule depends on the file of the revision alone, and in doubt the revision ru
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tenantry.migration.revisions import Revision, parse
 from tenantry.migration.sql_files import SqlRevision
 
 NAMES_SHOWN_MAX = 3
+# Of revisions: a run reads those of the run before again, and some kilobytes take 5 ms each.
+TEXTS_REMEMBERED_MAX = 256
 # A revision that imports anything else is not recorded: it can read the clock, a file or the
 # environment, handle errors, or keep state from one call to the next.
 _PURE_MODULES = frozenset(
@@ -48,11 +51,15 @@ def read_source(revision: Revision, version_table: str, engine: str) -> tuple[st
     if isinstance(revision, SqlRevision):
         return revision.why_live(engine, version_table), revision.part.is_outside
     try:
-        text = revision.path.read_bytes()
-        tree = parse(text)
+        return _read_text(revision.path.read_bytes(), version_table)
     except (OSError, SyntaxError, ValueError):  # it runs live, and reports this
         return "cannot be read", False
-    nodes = list(_executed(tree))
+
+
+@lru_cache(TEXTS_REMEMBERED_MAX)
+def _read_text(text: bytes, version_table: str) -> tuple[str | None, bool]:
+    """Return what `read_source` does, for a file with this text."""
+    nodes = list(_executed(parse(text)))
     has_block = "autocommit_block" in _names(nodes)
     if version_table.encode() in text:
         return f"names {version_table}", has_block
