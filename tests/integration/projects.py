@@ -1,5 +1,6 @@
 """A team's Alembic project, made and run with Alembic itself, and databases that it has made."""
 
+import functools
 import hashlib
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import dedent
 from urllib.parse import quote
 
@@ -110,9 +112,10 @@ class Project:
 
 def make_project(folder: Path) -> Project:
     """Return a new project with all its revisions."""
-    folder.mkdir()
     project = Project(folder)
-    project.alembic("init", "migrations")
+    (project.migrations / "versions").mkdir(parents=True)
+    for name, text in _initial_files().items():
+        (folder / name).write_text(text)
     down = None
     for name, body in REVISIONS.items():
         revision = name.partition("_")[0]
@@ -124,6 +127,16 @@ def make_project(folder: Path) -> Project:
         (project.migrations / "versions" / f"{name}.py").write_text(text)
         down = revision
     return project
+
+
+@functools.cache
+def _initial_files() -> dict[str, str]:
+    """Return what `alembic init` writes; it is run once, because it takes half a second."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        Project(folder).alembic("init", "migrations")
+        found = [one for one in folder.rglob("*") if one.is_file()]
+        return {str(one.relative_to(folder)): one.read_text() for one in found}
 
 
 @dataclass(frozen=True)
