@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-READ_SECONDS_MAX = 15.0
+READ_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True)

@@ -596,7 +596,7 @@ class TestServe:
             )
             wait_until(lambda: ended_count(tenantry) > 0)
             status = program.end()
-            answer = waiting.communicate(timeout=10)[0]
+            answer = waiting.communicate(timeout=60)[0]
         left = tenantry("migrate", "history", "--json").data["items"][0]
 
         assert status == 0

@@ -1215,7 +1215,7 @@ def test_ctrl_c_ends_a_command_that_waits_for_input(tenantry: Commands, waits_fo
         while not re.search(rb"to confirm: |Password: ", shown):
             shown += os.read(parent, 1024)
         process.send_signal(signal.SIGINT)
-        status = process.wait(timeout=5)
+        status = process.wait(timeout=60)
     os.close(parent)
 
     assert status == 130

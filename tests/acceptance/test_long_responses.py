@@ -98,7 +98,7 @@ class Door:
 
     async def logged(self) -> Any:
         """Return the line of the access log, as soon as there is one."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not (text := self.log.getvalue()):  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.01)
         [line] = text.splitlines()
@@ -234,7 +234,7 @@ class TestChunks:
                 await line.ask("GET", PATH)
                 await line.chunk()
                 line.hang_up()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await making.ended.wait()
             logged = await on.logged()
 
@@ -248,7 +248,7 @@ class TestChunks:
         limits = ConnectionLimits(stall_seconds=0.2)
         async with door(services, making.handle, limits) as on, on.at.line() as line:
             await line.ask("GET", PATH)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await making.ended.wait()
 
             assert (await on.logged())["error"] == "ClientHungUp"
@@ -406,7 +406,7 @@ class TestLongCall:
                     while await line.chunk() == b" ":
                         pass
                     line.hang_up()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     await making.ended.wait()
 
     async def test_that_fails_early_has_its_own_status(self, services: Services) -> None:
@@ -442,7 +442,7 @@ class TestLongCall:
             async with on.at.line() as line:
                 await line.ask("GET", PATH)
                 line.hang_up()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await work.was_cancelled.wait()
 
             assert (await on.logged())["error"] == "ClientHungUp"

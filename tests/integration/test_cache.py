@@ -349,6 +349,6 @@ class TestCatalogGone:
                 await seconds_until(200, lambda: client.get(POSTS))
                 await seconds_until(200, lambda: boss.get("/api/admin/tenants"))
                 run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     run = await services.fleet.wait(run_id)
                 assert (run.success_count, run.failed_count) == (2, 0)

@@ -279,7 +279,7 @@ class TestStop:
             raw_sql.run(gated.catalog, "ALTER TABLE tenant_migration RENAME TO elsewhere")
             gate.open()
 
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await services.worker.stop()
 
             assert [is_migrated(services, one) for one in made] == [True, True, False, False]

@@ -297,7 +297,7 @@ class TestCancellation:
 
         for number in range(60):
             await cancelled_after(block(f"cut {number}"), number % 20, random.choice([0, 0.0004]))  # noqa: S311
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await database.execute(ADD, **a_sample(f"kept {number}"))
             expected.add(f"kept {number}")
 
@@ -314,7 +314,7 @@ class TestCancellation:
             for _ in range(5):
                 await cancelled_after(database.execute(ADD, **a_sample("never")), 2)
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await database.execute(ADD, **a_sample("served"))
 
 
@@ -381,7 +381,7 @@ class TestLostConnection:
     ):
         async with opened(f"{url}_gone", counting, 1) as database:
             for _ in range(3):
-                async with asyncio.timeout(10):  # no place is lost
+                async with asyncio.timeout(30):  # no place is lost
                     with pytest.raises(DatabaseUnavailable):
                         await database.execute(ADD, **a_sample("never"))
 
@@ -553,7 +553,7 @@ class TestBudget:
         budget.give_back()
         leaving.cancel()
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await staying
         assert leaving.cancelled()
 
@@ -569,7 +569,7 @@ class TestBudget:
                 staying = asyncio.create_task(work(f"note {number}"))
                 await asyncio.sleep(0)
             leaving.cancel()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await asyncio.gather(leaving, staying, return_exceptions=True)
 
         assert notes(url) >= {f"note {number}" for number in range(10)}
@@ -623,7 +623,7 @@ class TestBudget:
         assert counting.most <= most
         for name in names:
             assert {note for where, note in written if where == name} <= notes(server.url(name))
-        async with asyncio.timeout(5):  # no place is lost
+        async with asyncio.timeout(30):  # no place is lost
             async with contextlib.AsyncExitStack() as stack:
                 for database in databases[:most]:
                     await stack.enter_async_context(database.begin())

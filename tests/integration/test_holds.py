@@ -214,7 +214,7 @@ def is_alive(process_id: int) -> bool:
 
 
 async def until_dead(process_id: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while is_alive(process_id):  # noqa: ASYNC110 - it is killed by another process
             await asyncio.sleep(0.02)
 

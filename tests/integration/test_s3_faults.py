@@ -61,7 +61,7 @@ class TestDeadlines:
                 await run_in_thread(lambda _stop: sink.write(b"some bytes"))
 
         running = asyncio.create_task(upload())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not storage.requests:  # noqa: ASYNC110 - of another thread
                 await asyncio.sleep(0.01)
         began = time.monotonic()
@@ -78,7 +78,7 @@ class TestDeadlines:
         asked = len(storage.requests)
 
         running = asyncio.create_task(run_in_thread(lambda _stop: target.tail("a.tar", 10)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(storage.requests) == asked:  # noqa: ASYNC110 - of another thread
                 await asyncio.sleep(0.01)
         began = time.monotonic()

@@ -191,7 +191,7 @@ class TestExplain:
 
             assert explain(away) == "The database cannot be reached (Connection refused)."
 
-    @pytest.mark.timeout(5)
+    @pytest.mark.timeout(30)
     def test_of_an_error_that_was_raised_again_while_its_successor_was_handled_ends(self):
         """Each is then the cause or the context of the other."""
         first = raised_twice()

@@ -44,5 +44,5 @@ class TestAConnectionThread:
         thread.end()
 
         with pytest.raises(sqlite3.ProgrammingError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await thread.run(lambda: 7)

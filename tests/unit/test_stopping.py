@@ -28,7 +28,7 @@ class TestStop:
             running = asyncio.create_task(run_in_thread(work))
             await asyncio.sleep(0.05)
             running.cancel()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
             assert received == [b""]
@@ -76,7 +76,7 @@ class TestRunInThread:
                 tasks.create_task(run_in_thread(lambda _stop: end.wait(WAIT_SECONDS)))
             await asyncio.sleep(0.1)
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     assert await asyncio.to_thread(lambda: "done") == "done"
             finally:
                 end.set()
@@ -107,7 +107,7 @@ class TestEnteredInThread:
                 tasks.create_task(enter())
             await asyncio.sleep(0.1)
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     assert await asyncio.to_thread(lambda: "done") == "done"
             finally:
                 end.set()
