@@ -36,7 +36,8 @@ from tenantry.tenant.users import NewUser
 from testkit.faults import Faults
 from testkit.postgres import create_database, database_url, find_binaries, memory, postgres
 from testkit.request_samples import PASSWORD
-from tests import order, quick
+from tests import catalogs, order, quick
+from tests.catalogs import EmptyCatalog, FileCatalog, ServerCatalog
 from tests.originals import Content, FileOriginal, Original, ServerOriginal
 from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
 
@@ -291,17 +292,27 @@ def _pooler(server_url: str) -> Iterator[PgBouncer | None]:
 def _settings(
     engine: str, new_database: Callable[[], str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Settings:
-    """The settings of a service that has never run."""
+    """The settings of a service that has never run; see `catalogs` for its catalog."""
     folder = tmp_path / "data"
+    is_copied_later = "copied" in request.fixturenames
+    is_copied = not is_copied_later and catalogs.begins_with_one(request.node.nodeid)
     if engine == "sqlite":
-        return Settings(data_dir=folder, host=HOST)
-    url: str = request.getfixturevalue("postgres_url")
-    # The catalog of a world is created by `copied`, as a copy.
-    is_copy = "world" in request.fixturenames
-    catalog = database_url(url, f"test_{secrets.token_hex(8)}") if is_copy else new_database()
-    settings = _settings_on(url, folder, catalog)
-    pooler: PgBouncer | None = request.getfixturevalue("pooler")
-    return settings if pooler is None else _through(pooler, settings)
+        settings = Settings(data_dir=folder, host=HOST)
+    else:
+        url: str = request.getfixturevalue("postgres_url")
+        is_copy = is_copied or is_copied_later
+        catalog = database_url(url, f"test_{secrets.token_hex(8)}") if is_copy else new_database()
+        settings = _settings_on(url, folder, catalog)
+        pooler: PgBouncer | None = request.getfixturevalue("pooler")
+        settings = settings if pooler is None else _through(pooler, settings)
+    if is_copied:
+        _copy_catalog(settings, engine, request)
+    return settings
+
+
+def _copy_catalog(settings: Settings, engine: str, request: pytest.FixtureRequest) -> None:
+    catalog: EmptyCatalog = request.getfixturevalue(f"{engine}_catalog")
+    catalog.copy_to(settings)
 
 
 def _settings_on(server_url: str, folder: Path, catalog_url: str) -> Settings:
@@ -343,13 +354,30 @@ def _postgresql_original(
     original.drop()
 
 
+@pytest.fixture(name="sqlite_catalog", scope="session")
+def _sqlite_catalog(tmp_path_factory: pytest.TempPathFactory) -> FileCatalog:
+    return FileCatalog(tmp_path_factory.mktemp("catalog"))
+
+
+@pytest.fixture(name="postgresql_catalog", scope="session")
+def _postgresql_catalog(server_url: str) -> Iterator[ServerCatalog]:
+    catalog = ServerCatalog(server_url)
+    yield catalog
+    catalog.drop()
+
+
 @pytest.fixture(name="copied")
 def _copied(settings: Settings, engine: str, request: pytest.FixtureRequest) -> Content | None:
-    """The content of a copied world, if the test has a `world` that can be a copy."""
-    if "world" not in request.fixturenames:
-        return None
-    original: Original = request.getfixturevalue(f"{engine}_original")
-    return original.copy_to(settings)
+    """The content of a copied world, if the test has a `world` that can be a copy.
+
+    Without it, the catalog is a copy of an empty one.
+    """
+    if "world" in request.fixturenames:
+        original: Original = request.getfixturevalue(f"{engine}_original")
+        if (content := original.copy_to(settings)) is not None:
+            return content
+    _copy_catalog(settings, engine, request)
+    return None
 
 
 @pytest.fixture(name="services")

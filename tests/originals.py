@@ -1,7 +1,6 @@
 """A world of each engine that is made once, closed, and then copied for each test."""
 
 import asyncio
-import contextlib
 import secrets
 import shutil
 from collections.abc import Awaitable, Callable
@@ -10,13 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
-from psycopg.errors import DuplicateDatabase
 
 from tenantry.catalog.admins import Admin
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
-from testkit.postgres import connected, copy_database, create_database
+from testkit.postgres import connected, copy_database
 
 # Where a service runs. Under any other setting that differs, a world must be made, not copied.
 PLACES = {"data_dir", "catalog_url", "tenant_server_url"}
@@ -38,10 +36,7 @@ class Original(Protocol):
     """A world to copy."""
 
     def copy_to(self, settings: Settings) -> Content | None:
-        """Copy the world to the place of *settings*.
-
-        If they need another one, return None, and leave a new service the empty catalog it needs.
-        """
+        """Copy the world to the place of *settings*; if they need another one, return None."""
 
 
 class FileOriginal:
@@ -90,8 +85,6 @@ class ServerOriginal:
     def copy_to(self, settings: Settings) -> Content | None:
         """See `Original`."""
         if _differ(settings, self._settings):
-            with contextlib.suppress(DuplicateDatabase):  # the settings of a test may have made it
-                create_database(self._server, _name_of(settings))
             return None
         acme, globex = (_renamed(one) for one in (self._content.acme, self._content.globex))
         names = (_name_of(settings), acme.tenant.database_name, globex.tenant.database_name)
