@@ -21,6 +21,7 @@ from tenantry.db.factory import open_tenant_server
 from tenantry.settings import SERVER_DEFAULT, Settings
 from testkit.programs import environment_of
 from testkit.raw_sql import connected
+from tests.catalogs import EmptyCatalog
 from tests.conftest import PASSWORD
 
 ADA = "ada@example.com"
@@ -102,11 +103,16 @@ class Ended:
 
 @dataclass(frozen=True)
 class Commands:
-    """Runs commands with the settings of a test."""
+    """Runs commands with the settings of a test.
+
+    Attributes:
+        catalog: What the first admin or tenant finds; None if that command creates a catalog.
+    """
 
     settings: Settings
     folder: Path
     environment: dict[str, str]
+    catalog: EmptyCatalog | None = None
 
     def __call__(
         self, *arguments: str, password: str | None = None, stdin: str = "", **environment: str
@@ -124,11 +130,17 @@ class Commands:
         return Ended(result.exit_code, result.stdout, result.stderr)
 
     def create_admin(self, email: str = ADA) -> Any:
+        self._copy_catalog()
         return self("admin", "create", email, "--json", password=PASSWORD).data
 
     def create_tenant(self, name: str, email: str = "owner@example.com") -> Any:
+        self._copy_catalog()
         owner = ("--owner-email", email, "--owner-name", "The Owner")
         return self("tenant", "create", name, *owner, "--json", password=PASSWORD).data
+
+    def _copy_catalog(self) -> None:
+        if self.catalog is not None:
+            self.catalog.copy_to(self.settings)
 
     def migrations(self, source: str) -> str:
         """Return a new folder of migrations with the one revision *source*."""

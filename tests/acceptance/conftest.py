@@ -11,6 +11,7 @@ from testkit.postgres import create_database
 from testkit.programs import variables
 from tests.acceptance.commands import Commands
 from tests.acceptance.fleets import Fleet
+from tests.catalogs import EmptyCatalog, FileCatalog
 from tests.integration.projects import make_project
 from tests.logs import logs_kept
 
@@ -24,15 +25,18 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 @pytest.fixture(name="tenantry")
-def _tenantry(settings: Settings, elsewhere: Path) -> Commands:
+def _tenantry(
+    settings: Settings, engine: str, elsewhere: Path, request: pytest.FixtureRequest
+) -> Commands:
     """Runs commands on either engine."""
-    return Commands(settings, elsewhere, variables(settings))
+    catalog: EmptyCatalog = request.getfixturevalue(f"{engine}_catalog")
+    return Commands(settings, elsewhere, variables(settings), catalog)
 
 
 @pytest.fixture(name="alone")
-def _alone(elsewhere: Path) -> Commands:
+def _alone(elsewhere: Path, sqlite_catalog: FileCatalog) -> Commands:
     """Runs commands on SQLite, where the engine does not matter."""
-    return Commands(Settings(data_dir=elsewhere / "data"), elsewhere, {})
+    return Commands(Settings(data_dir=elsewhere / "data"), elsewhere, {}, sqlite_catalog)
 
 
 @pytest.fixture(name="fleet")
