@@ -1,9 +1,10 @@
 """Which variants of a test are in the quick suite; the slow one has the others.
 
-What is below the doors is tested on both engines by the quick suite. So is what may differ at the
-doors: requests at the same time, outages, and the first path of each resource. The other tests of
-the doors, and those of the options of a run, run on SQLite there, and on PostgreSQL in the slow
-suite.
+What speaks to a database itself - connections, migrations, copies of tables - is tested on both
+engines by the quick suite. So is what may differ at the doors: requests at the same time, outages,
+and the first path of each resource. The other tests of the doors, and those of the options of a
+run, run on SQLite there, and on PostgreSQL in the slow suite. Between the two, tests run on one
+engine there, which their names choose, and on the other one in the slow suite.
 """
 
 import zlib
@@ -34,6 +35,32 @@ OPTIONS_OF_RUNS = {
     "test_undo_runs",
     "test_waves",
 }
+BETWEEN = {
+    "test_adopt",
+    "test_attached_databases",
+    "test_audit",
+    "test_backup",
+    "test_cache",
+    "test_cancel",
+    "test_deletion",
+    "test_drift",
+    "test_export",
+    "test_fleet_state",
+    "test_job_queue",
+    "test_lifecycle",
+    "test_password_attempts",
+    "test_placement",
+    "test_read_only",
+    "test_restore",
+    "test_runs",
+    "test_s3_faults",
+    "test_scheduled_copies",
+    "test_signing_keys",
+    "test_sql_files",
+    "test_templates",
+    "test_tenant_counts",
+    "test_unowned",
+}
 ENGINES = ("engine", "module_settings")
 # Each shape is compared with plain Alembic. Of those in a tenant's file, the quick suite has one in
 # four; of those in attached databases, one in eight on each engine.
@@ -47,13 +74,21 @@ def is_slow(item: pytest.Item) -> bool:
         return zlib.crc32(name.encode()) % SHAPES_EACH[file] != 0
     module = file.rpartition("/")[2].removesuffix(".py")
     is_door = file.startswith(DOORS) and module not in ON_BOTH_ENGINES
-    return (is_door or module in OPTIONS_OF_RUNS) and _is_second_engine(item)
+    engine = _engine(item)
+    if module in BETWEEN and engine:
+        return engine != _engine_of(name)
+    return (is_door or module in OPTIONS_OF_RUNS) and engine == "postgresql"
 
 
-def _is_second_engine(item: pytest.Item) -> bool:
-    """Return whether it runs on PostgreSQL, and on SQLite, too."""
+def _engine(item: pytest.Item) -> str:
+    """Return the engine of a test that runs on both; of any other, an empty string."""
     chosen = getattr(item, "callspec", None)
-    chooses = any("engine" in mark.args[0] for mark in item.iter_markers("parametrize"))
-    return not chooses and any(
-        chosen is not None and chosen.params.get(one) == "postgresql" for one in ENGINES
-    )
+    if chosen is None or any("engine" in one.args[0] for one in item.iter_markers("parametrize")):
+        return ""
+    return next((str(chosen.params[one]) for one in ENGINES if one in chosen.params), "")
+
+
+def _engine_of(name: str) -> str:
+    """Return the engine on which the quick suite runs a test, of its name on either engine."""
+    of_both = name.replace("postgresql", "sqlite")
+    return ("sqlite", "postgresql")[zlib.crc32(of_both.encode()) % 2]
