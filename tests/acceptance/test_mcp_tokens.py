@@ -257,10 +257,10 @@ class TestMaximum:
         refused(await admin.post(path_of(world), json=bound), 409)
         ok(await admin.post(path_of(world), json=FULL), 201)
         done(await owner.delete(f"{OWN_TOKENS}/{first['id']}"))
-        soon = {**OWN, "expiresAt": (utc_now() + timedelta(seconds=1)).isoformat()}
-        ok(await owner.post(OWN_TOKENS, json=soon), 201)
+        ends = utc_now() + timedelta(seconds=3)
+        ok(await owner.post(OWN_TOKENS, json={**OWN, "expiresAt": ends.isoformat()}), 201)
         refused(await owner.post(OWN_TOKENS, json=OWN), 409)
-        await asyncio.sleep(1.1)
+        await asyncio.sleep((ends - utc_now()).total_seconds() + 0.1)
         ok(await owner.post(OWN_TOKENS, json=OWN), 201)
         assert len(ok(await owner.get(OWN_TOKENS))["items"]) == credentials.TOKENS_PER_USER_MAX
 
