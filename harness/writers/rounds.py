@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 
 from harness import api
+from harness.driver import say
 from harness.processes import Process, serving
 from harness.world import PASSWORD, World
 from harness.writers.history import ABSENT, Change, Post, Sight, counted, faults_of, told
@@ -33,6 +34,8 @@ JOB_SECONDS_MAX = 60.0
 KILL_EACH, MOVE_EACH, RESTORE_EACH = 25, 60, 60
 """A process is killed, a tenant moved or restored, in one of so many rounds."""
 SCHEDULED_SECONDS_MAX = 0.1
+SAY_EACH = 50
+"""The rounds after which a line is printed, so that a run that is cut off says how far it was."""
 WRITERS = ("editor", "other editor", "author", "assistant")
 AUTHOR = "author"
 FAR, NEAR = "far", "default"
@@ -90,6 +93,9 @@ class Rounds:
                 await self._round(number)
                 if self.found.faults:
                     break
+                if (number + 1) % SAY_EACH == 0:
+                    changes = self.found.changes.total()
+                    say(f"  {number + 1:,} rounds, {changes:,} changes, no fault")
         return self.found
 
     def _start(self) -> None:
