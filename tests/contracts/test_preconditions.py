@@ -90,6 +90,21 @@ async def test_a_change_of_what_was_read_is_made(stage: Stage, endpoint: Endpoin
 
 
 @pytest.mark.parametrize("endpoint", params(CHANGING))
+async def test_a_change_of_only_what_is_absent_or_another_is_412(
+    stage: Stage, endpoint: Endpoint
+) -> None:
+    """`If-None-Match`: the asterisk, or the tag of what there is (RFC 9110, section 13.1.2)."""
+    tag = await tag_of(stage, endpoint)
+    for present in ("*", f"{STALE}, W/{tag}"):
+        answer = await change(stage, endpoint, if_none_match=present)
+
+        assert answer.status == 412, answer.body
+        assert stage.changes() == []
+
+    assert (await change(stage, endpoint, if_none_match=STALE)).status in {200, 409}
+
+
+@pytest.mark.parametrize("endpoint", params(CHANGING))
 async def test_an_operator_can_require_preconditions(stage: Stage, endpoint: Endpoint) -> None:
     strict = requiring(stage)
 

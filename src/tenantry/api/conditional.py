@@ -4,7 +4,7 @@ For public pages, one small statement reads the version of everything that a res
 The entity tag also covers the tenant, the path and query, and the release.
 
 For a resource that several people edit, the entity tag is the digest of its representation. A
-change with a false If-Match gets 412, so no change is lost that its caller has not seen.
+change with a false If-Match or If-None-Match gets 412, so no change is lost that its caller has not seen.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Response, encode
 from tenantry.api.error_responses import IfMatchRequired
 from tenantry.api.responses import represent
-from tenantry.kit.negotiation import ANY, RawHeaders, expected_tags
-from tenantry.kit.preconditions import Expected
+from tenantry.kit.negotiation import ANY, RawHeaders, expected_tags, known_tags
+from tenantry.kit.preconditions import Expected, ResourceExists
 from tenantry.kit.release import VERSION
 from tenantry.tenant.entry import TenantContext
 
@@ -73,12 +73,26 @@ def require_if_match(headers: RawHeaders) -> None:
 
 
 def expected_of(endpoint: Endpoint, headers: RawHeaders) -> Expected:
-    """Return a function that compares a resource with If-Match; None without that header."""
-    tags, schema = expected_tags(headers), endpoint.edits
+    """Return a function that compares a resource with If-Match and If-None-Match.
+
+    It raises `ResourceExists` for ``If-None-Match: *``: a missing resource is 404 in any case. None
+    without those headers.
+    """
+    tags, unwanted, schema = expected_tags(headers), known_tags(headers), endpoint.edits
     assert schema is not None
-    if tags is None or ANY in tags:  # the asterisk: a missing resource is 404 in any case
+    wanted = None if tags is None or ANY in tags else tags
+    if wanted is None and not unwanted:
         return None
-    return lambda current: _tag_of(schema.of(current)) in tags
+
+    def is_expected(current: Any) -> bool:
+        tag = _tag_of(schema.of(current))
+        if wanted is not None and tag not in wanted:
+            return False
+        if ANY in unwanted:
+            raise ResourceExists
+        return tag not in unwanted
+
+    return is_expected
 
 
 def _tag_of(data: object) -> bytes:

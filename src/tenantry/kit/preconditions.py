@@ -19,6 +19,10 @@ class ResourceChanged(Conflict):
     """The resource has changed since you read it. Read it again, and repeat your change on that."""
 
 
+class ResourceExists(ResourceChanged):
+    """`If-None-Match: *` asks for a change only if the resource does not exist, but it exists."""
+
+
 def check(expected: Expected, current: object) -> None:
     """Check that the resource *current* is what the caller expects; None expects nothing.
 
