@@ -327,6 +327,22 @@ class TestOwner:
 
         refused(await owner.patch(path, json={"role": "owner"}), 403)
 
+    async def test_rotates_a_key_of_their_tenant(self, people: People):
+        """As an admin does: the old one works for the time of grace, and is rotated once."""
+        owner, world = await people.client("owner"), people.world
+        key = created(await owner.post("/api/tenant/api-keys", json={}))
+        path = f"/api/tenant/api-keys/{key['id']}/rotate"
+
+        new = created(await owner.post(path, json={"gracePeriodSeconds": 60}))
+
+        for one in (key, new):
+            ok(await world.client(x_api_key=one["key"]).get("/api/public/blog/posts"))
+        refused(await owner.post(path, json={}), 409)
+        foreign = f"/api/tenant/api-keys/{world.globex.key.key.id}/rotate"
+        refused(await owner.post(foreign, json={}), 404)
+        editor = await people.client("editor")
+        refused(await editor.post(f"/api/tenant/api-keys/{new['id']}/rotate", json={}), 403)
+
     async def test_manages_the_credentials_of_their_tenant(self, people: People):
         """Keys, and the McpTokens of all users and of none; never those of another tenant."""
         owner, world = await people.client("owner"), people.world

@@ -12,6 +12,7 @@ from tenantry.schemas.credentials import (
     IssueApiKeyRequest,
     IssuedApiKeyResponse,
     McpTokenList,
+    RotateApiKeyRequest,
 )
 from tenantry.services import Services
 from tenantry.tenant.entry import PersonContext
@@ -37,6 +38,25 @@ async def issue_key(
     """Issue an API key of your tenant."""
     expires_at = sent_members(request).get("expires_at")
     issued = await access.issue_key(ctx, services.catalog, ctx.tenant.id, expires_at=expires_at)
+    return IssuedApiKeyResponse.of(issued)
+
+
+@endpoint(
+    "POST",
+    "/api/tenant/api-keys/{keyId}/rotate",
+    OWNER,
+    status=CREATED,
+    errors=[CONFLICT],
+    holds_secret=True,
+)
+async def rotate_key(
+    ctx: PersonContext, services: Services, request: RotateApiKeyRequest, *, key_id: UUID
+) -> IssuedApiKeyResponse:
+    """Rotate an API key of your tenant; if it has an end, its successor has the same."""
+    seconds = sent_members(request).get("grace_period_seconds", access.GRACE_SECONDS_DEFAULT)
+    issued = await access.rotate_key(
+        ctx, services.catalog, ctx.tenant.id, key_id, grace_seconds=seconds
+    )
     return IssuedApiKeyResponse.of(issued)
 
 
