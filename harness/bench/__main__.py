@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--before", type=Path, help="another checkout, measured in turn with this one"
     )
+    parser.add_argument("--posts", type=int, help="of the rows of versions")
     parser.add_argument("--megabytes", type=int, help="of the rows of copies")
     parser.add_argument(
         "--profile", type=int, default=0, metavar="SECONDS", help="profile Tenantry with py-spy"
@@ -65,6 +66,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         memory_sqlite=options.tenants or (100 if short else 1000),
         memory_postgresql=options.tenants or (50 if short else 300),
         crowd=options.tenants or (50_000 if short else 1_000_000),
+        versioned_posts=options.posts or (10_000 if short else 100_000),
         copied_mb=options.megabytes or (100 if short else 1_000),
         with_peers=not options.no_peers,
         before=options.before,

@@ -1,7 +1,11 @@
 """What the rows share: the machine, PostgreSQL, worlds, and servers over them."""
 
 import functools
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
@@ -11,14 +15,26 @@ from harness import postgres, wire
 from harness.bench import blogs
 from harness.bench.interleave import Pace
 from harness.machine import Cores
-from harness.processes import SOURCE, Process, serving, started
-from harness.world import Size, World, make_world
+from harness.processes import SOURCE, Process, environment, serving, started
+from harness.world import Size, Tenant, User, World, make_world
 
 # 256 tokens of 16 tenants.
 SIZE = Size(tenants=16, users=16)
 BLOG_POSTS = 1_000
 LARGE_BLOG_POSTS = 100_000
 BEFORE = ", before"
+WORLD_SECONDS_MAX = 300
+# Run with the modules of another checkout: folder, tenants, users, URL.
+MAKE_WORLD = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+from harness.world import Size, make_world
+
+folder, tenants, users, url = sys.argv[1:]
+world = make_world(Path(folder), Size(int(tenants), int(users)), server_url=url or None)
+print(json.dumps({**asdict(world), "facts": str(world.facts)}))
+"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,7 @@ class Plan:
         memory_sqlite: Tenants that are touched.
         memory_postgresql: Likewise.
         crowd: Tenants in the catalog of the rows of a million.
+        versioned_posts: Posts of the tenants with versions; in the rows of copies a tenth.
         copied_mb: The size of the tenant that is saved and restored.
         with_peers: Whether the peers are measured too.
         before: Another checkout of Tenantry, measured in turn with this one.
@@ -48,6 +65,7 @@ class Plan:
     memory_sqlite: int
     memory_postgresql: int
     crowd: int
+    versioned_posts: int
     copied_mb: int
     with_peers: bool
     before: Path | None
@@ -110,6 +128,27 @@ class Bench:
         url = self.postgres_url
         with postgres.careless(url):
             return make_world(folder, size, server_url=url)
+
+    def world_of_before(self, name: str, size: Size) -> World:
+        """Return a world that the other checkout makes, with its revisions and its programs."""
+        before = self.plan.before
+        assert before is not None
+        url = self.postgres_url if name.startswith("postgresql") else ""
+        arguments = [str(self.folder / name), str(size.tenants), str(size.users), url]
+        made = subprocess.run(
+            [sys.executable, "-c", MAKE_WORLD, *arguments],
+            env={**environment(), "PYTHONPATH": f"{before / 'src'}{os.pathsep}{before}"},
+            cwd=self.folder,
+            check=True,
+            stdout=subprocess.PIPE,
+            timeout=WORLD_SECONDS_MAX,
+        )
+        found = json.loads(made.stdout)
+        tenants = [
+            Tenant(**one | {"users": [User(**user) for user in one["users"]]})
+            for one in found["tenants"]
+        ]
+        return World(found["environment"], tenants, found["admin_token"], Path(found["facts"]))
 
     def copy_of(self, world: World, name: str) -> World:
         """Return a copy of a world in files that no process serves."""

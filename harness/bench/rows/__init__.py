@@ -1,6 +1,7 @@
 """What is measured: a function for each row, or pair of rows, of the table."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from harness.bench.bench import Bench
 from harness.bench.figures import Figure
@@ -15,6 +16,7 @@ from harness.bench.rows import (
     million,
     provisioning,
     requests,
+    versions,
     workers,
 )
 
@@ -25,6 +27,12 @@ ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "blog-page": blogs.page,
     "blog-304": blogs.not_modified,
     "blog-100k": blogs.large,
+    "posts-versions-sqlite": partial(versions.read, engine="sqlite"),
+    "posts-versions-postgresql": partial(versions.read, engine="postgresql"),
+    "posts-save-sqlite": partial(versions.save, engine="sqlite"),
+    "posts-save-postgresql": partial(versions.save, engine="postgresql"),
+    "posts-bytes-sqlite": partial(versions.copy, engine="sqlite"),
+    "posts-bytes-postgresql": partial(versions.copy, engine="postgresql"),
     "mcp": assistants.get_post,
     "logins": logins.logins,
     "storm": logins.storm,

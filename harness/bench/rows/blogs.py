@@ -21,7 +21,7 @@ def page(bench: Bench) -> list[Figure]:
     """Measure a page."""
     world = bench.of_blogs
     requests = [
-        _page_of(tenant, f"page={number}&pageSize=10", BLOG_POSTS)
+        page_of(tenant, f"page={number}&pageSize=10", BLOG_POSTS)
         for number in range(1, PAGES + 1)
         for tenant in world.tenants[:-1]
     ]
@@ -76,10 +76,11 @@ def _times(work: str, value: float, notes: list[str]) -> Figure:
 
 
 def _pages(tenant: Tenant, query: str, posts: int) -> Sequence[Request]:
-    return [_page_of(tenant, query.format(n) + "&pageSize=10", posts) for n in range(1, PAGES + 1)]
+    return [page_of(tenant, query.format(n) + "&pageSize=10", posts) for n in range(1, PAGES + 1)]
 
 
-def _page_of(tenant: Tenant, query: str, posts: int) -> Request:
+def page_of(tenant: Tenant, query: str, posts: int) -> Request:
+    """Return the request for a page of the public blog of a tenant with so many posts."""
     asked = wire.request("GET", f"{PATH}?{query}", headers={"x-api-key": tenant.api_key})
     return Request(asked, f'"pageSize":10,"totalCount":{posts},'.encode())
 

@@ -1,27 +1,23 @@
 """A catalog of a million tenants: what admins see, and what they order, while a run goes on."""
 
-import http.client
-import json
 import random
 import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 from harness import postgres
 from harness.bench import crowd
 from harness.bench.bench import Bench
+from harness.bench.client import Client
 from harness.bench.figures import Bound, Figure
 from harness.processes import Process, peak_mib
-from harness.wire import WrongAnswer
 from harness.world import Size, World
 
 DATABASES = 200
-ANSWER_SECONDS_MAX = 60
 FRAGMENT_CHARS = 7
 TENANTS = "/api/admin/tenants"
 MIGRATE_ALL = f"{TENANTS}/migrate-all"
@@ -32,32 +28,6 @@ READ_MS = Bound(50, at_least=False, unit=" ms")
 ORDER_MS = Bound(500, at_least=False, unit=" ms")
 PLAN_MS = Bound(2_000, at_least=False, unit=" ms")
 MEMORY_MIB = Bound(300, at_least=False, unit=" MiB")
-
-
-@dataclass
-class _Client:
-    port: int
-    token: str
-    _connection: http.client.HTTPConnection = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._connection = http.client.HTTPConnection(
-            "127.0.0.1", self.port, timeout=ANSWER_SECONDS_MAX
-        )
-
-    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[float, Any]:
-        """Return the milliseconds of a request, and its data."""
-        sent = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
-        began = time.perf_counter()
-        self._connection.request(
-            method, path, None if body is None else json.dumps(body), {**sent, **headers}
-        )
-        answer = self._connection.getresponse()
-        got = answer.read()
-        took = (time.perf_counter() - began) * 1000
-        if answer.status >= http.HTTPStatus.BAD_REQUEST:
-            raise WrongAnswer(f"{method} {path}: {answer.status} {got[:500]!r}")
-        return took, json.loads(got).get("data")
 
 
 def on_sqlite(bench: Bench) -> list[Figure]:
@@ -79,7 +49,7 @@ def _measure(bench: Bench, engine: str, shown: str) -> list[Figure]:
     else:
         crowd.fill(world, count)
     with bench.ours(world) as process:
-        client = _Client(process.port, world.admin_token)
+        client = Client(process.port, world.admin_token)
         what = f"{count:,} tenants, {shown}"
         figures = [
             _read(client, f"{what}: {name}, p99", paths) for name, paths in _reads(count).items()
@@ -130,7 +100,7 @@ def _reads(count: int) -> dict[str, Sequence[str]]:
     }
 
 
-def _read(client: _Client, work: str, paths: Sequence[str], times: int = 100) -> Figure:
+def _read(client: Client, work: str, paths: Sequence[str], times: int = 100) -> Figure:
     took = [client.ask("GET", paths[number % len(paths)])[0] for number in range(times)]
     return Figure(
         work=work,
@@ -141,9 +111,9 @@ def _read(client: _Client, work: str, paths: Sequence[str], times: int = 100) ->
     )
 
 
-def _orders(world: World, process: Process, client: _Client, what: str) -> list[Figure]:
+def _orders(world: World, process: Process, client: Client, what: str) -> list[Figure]:
     """Plan a run of all tenants, cancel it, and change a tenant repeatedly until it has ended."""
-    renamed = _Client(process.port, world.admin_token)
+    renamed = Client(process.port, world.admin_token)
     path = f"{TENANTS}/{world.tenants[0].id}"
 
     def order(number: int) -> float:
@@ -168,7 +138,7 @@ def _orders(world: World, process: Process, client: _Client, what: str) -> list[
     ]
 
 
-def _state(client: _Client, run_id: str) -> Any:
+def _state(client: Client, run_id: str) -> Any:
     return client.ask("GET", f"{HISTORY}/{run_id}?details=none")[1]
 
 
