@@ -100,6 +100,23 @@ class TestAssistant:
 
         assert (await read(blog, post))[1]["content"] == "By the owner"
 
+    async def test_notices_a_publication_by_the_time_of_the_last_change(self, blog: Blog) -> None:
+        """A publication adds no version."""
+        post = await blog.write("Post", publish=False)
+        token = await blog.world.mcp_token(blog.world.acme)
+        async with assistant(blog.world, token) as client:
+            seen = data_of(await client.call_tool("get_post", {"slug": "post"}))
+            ok(await blog.owner.post(f"{OWN_POSTS}/{post['id']}/publish"))
+            for name in ("unpublish_post", "delete_post"):
+                arguments = {"slug": "post", "expected_updated_at": seen["updatedAt"]}
+                answer = await client.call_tool(name, {**arguments, "expected_version": 1})
+                assert "Read it again" in refusal_of(answer)
+            again = data_of(await client.call_tool("get_post", {"slug": "post"}))
+            arguments = {"slug": "post", "expected_updated_at": again["updatedAt"]}
+            withdrawn = data_of(await client.call_tool("unpublish_post", arguments))
+
+        assert (again["version"], withdrawn["publishedAt"]) == (1, None)
+
     async def test_must_name_it_if_the_operator_requires_that(self, blog: Blog) -> None:
         settings = blog.world.services.settings.model_copy(update={"require_if_match": "1"})
         world = blog.world.with_services(settings=settings)

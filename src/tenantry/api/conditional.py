@@ -4,7 +4,8 @@ For public pages, one small statement reads the version of everything that a res
 The entity tag also covers the tenant, the path and query, and the release.
 
 For a resource that several people edit, the entity tag is the digest of its representation. A
-change with a false If-Match or If-None-Match gets 412, so no change is lost that its caller has not seen.
+change with a false If-Match or If-None-Match gets 412, so no change is lost that its caller has not
+seen.
 """
 
 from collections.abc import Mapping

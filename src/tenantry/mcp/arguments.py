@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Window
-from tenantry.schemas.base import AtLeastOne, check_text, readable
+from tenantry.schemas.base import AtLeastOne, Instant, check_text, readable
 from tenantry.schemas.mcp import NULL, PART_CHARS
 from tenantry.tenant.blog.content import PostStatus
 from tenantry.tenant.blog.drafts import EXCERPT_CHARS_MAX
@@ -29,6 +29,13 @@ ExcerptChars = Annotated[AtLeastOne, Meta(description="Characters of each excerp
 ExpectedVersion = Annotated[
     AtLeastOne,
     Meta(description="The `version` that you have read: if the post has another, nothing changes."),
+]
+ExpectedUpdatedAt = Annotated[
+    Instant,
+    Meta(
+        description="The `updatedAt` that you have read: unlike the version, it also changes when "
+        "the post is published or withdrawn."
+    ),
 ]
 Slug = Annotated[str, Meta(description="The slug of the post.")]
 Title = Annotated[str, Meta(description="The title: one line.")]
@@ -105,6 +112,13 @@ class ChangePost(NamePost, frozen=True):
     """The slug of a post, and the state in which it must be."""
 
     expected_version: ExpectedVersion | UnsetType = UNSET
+    expected_updated_at: ExpectedUpdatedAt | UnsetType = UNSET
+
+    @property
+    def expected_state(self) -> dict[str, object]:
+        """The members that the post must have, with their values."""
+        state = {"version": self.expected_version, "updated_at": self.expected_updated_at}
+        return {name: value for name, value in state.items() if value is not UNSET}
 
 
 class CreatePost(Arguments, frozen=True):

@@ -14,7 +14,6 @@ import mcp_types as types
 import msgspec
 from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from msgspec import UNSET
 
 from tenantry.access.principal import Scope
 from tenantry.db.sessions import retry_deadlock
@@ -263,9 +262,9 @@ async def update_post(call: Call, wanted: UpdatePost) -> PostPart:
     If it is published, the change is a draft, which readers see after `publish_post`.
     """
     changes = sent_members(wanted)
-    changes.pop("expected_version", None)
     post_id, how = await _change_of(call, wanted)
-    del changes["slug"]
+    for name in ("slug", "expected_version", "expected_updated_at"):
+        changes.pop(name, None)
     if "new_slug" in changes:
         changes["slug"] = changes.pop("new_slug")
     changed = await posts.update(
@@ -320,10 +319,14 @@ async def _change_of(call: Call, wanted: ChangePost) -> tuple[UUID, dict[str, An
         PostNotFound: There is no such post.
         BadArguments: The operator requires `expected_version`.
     """
-    settings, number = call.services.settings, wanted.expected_version
-    if number is UNSET and settings.require_if_match:
+    settings, state = call.services.settings, wanted.expected_state
+    if not state and settings.require_if_match:
         raise BadArguments("`expected_version` is required: the `version` that you have read.")
-    expected: Expected = None if number is UNSET else lambda post: post.version == number
+
+    def is_expected(post: Any) -> bool:
+        return all(getattr(post, name) == value for name, value in state.items())
+
+    expected: Expected = is_expected if state else None
     post_id = (await posts.get_by_slug(call.ctx, wanted.slug)).id
     return post_id, {"kept": settings.post_versions, "expected": expected}
 
