@@ -178,6 +178,7 @@ POST_SUMMARY: Shape = {
 POST: Shape = {**POST_SUMMARY, "content": is_text}
 OWN_POST_SUMMARY: Shape = {
     **POST_SUMMARY,
+    "authorId": maybe(is_guid),
     "createdAt": is_instant,
     "publishedAt": maybe(is_instant),
     "version": is_count,

@@ -15,7 +15,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.services import open_services, system_context
 from tenantry.tenant import tokens
 from tests.acceptance.assistants import assistant, data_of
-from tests.acceptance.support import OWN_POSTS, TENANTS, done, ok, refused
+from tests.acceptance.support import OWN_POSTS, PROFILE, TENANTS, done, ok, refused
 from tests.conftest import PASSWORD, World, client_of
 
 ROLES = ("owner", "editor", "author", "reader")
@@ -117,6 +117,27 @@ async def test_an_author_changes_only_their_own_posts(people: People):
     ok(await editor.post(f"{BIN}/{deleted['id']}/restore"))
     for answer in await changes(editor, others["id"], 1):
         assert answer.is_success, answer.text
+
+
+async def test_an_author_sees_which_posts_are_their_own(people: People):
+    """By the id in their profile; also in lists and in the bin, and of none without a user."""
+    author, editor = await people.client("author"), await people.client("editor")
+    unbound = people.world.client(
+        x_mcp_token=await people.world.mcp_token(people.world.acme, bound=False)
+    )
+    me = ok(await author.get(PROFILE))["id"]
+    others = people.users["editor"]["id"]
+    written = [(author, me), (editor, others), (unbound, None)]
+
+    posts = [created(await client.post(OWN_POSTS, json=POST)) for client, _ in written]
+    listed = {one["id"]: one["authorId"] for one in ok(await author.get(OWN_POSTS))["items"]}
+    saved = ok(await editor.put(f"{OWN_POSTS}/{posts[0]['id']}", json={**POST, "title": "New"}))
+    done(await editor.delete(f"{OWN_POSTS}/{posts[0]['id']}"))
+    binned = ok(await author.get(BIN))["items"]
+
+    for post, (_, whose) in zip(posts, written, strict=True):
+        assert post["authorId"] == listed[post["id"]] == whose
+    assert saved["authorId"] == binned[0]["authorId"] == me
 
 
 async def test_a_post_without_an_author_is_of_no_author(people: People):

@@ -88,6 +88,7 @@ class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
         slug: The part of the post's URL; no two posts of a tenant have the same.
         excerpt: The beginning of the text, or what its author wrote instead; at most 500
             characters.
+        author_id: The user who has created it, whose own post it is; None without one.
         author_name: The name of the author when the post was written; empty without a user.
         tags: At most 20.
         published_at: When it was published; None for a draft.
@@ -102,6 +103,7 @@ class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
     title: str
     slug: str
     excerpt: str
+    author_id: UUID | None
     author_name: str
     tags: list[str]
     created_at: datetime
@@ -129,11 +131,9 @@ class Stored(Post, frozen=True):
     Attributes:
         is_recorded: Whether every text of the post is a version. If not, the number of the text in
             its row is that of the post's version.
-        author_id: The user who has created it; None without one.
     """
 
     is_recorded: bool
-    author_id: UUID | None
 
 
 class PostVersionSummary(msgspec.Struct, frozen=True, rename="camel"):

@@ -267,6 +267,7 @@ def _after(
 ) -> Post:
     return Post(
         id=before.id,
+        author_id=before.author_id,
         author_name=before.author_name,
         created_at=before.created_at,
         published_at=published_at,
@@ -333,6 +334,7 @@ async def _add_under_free_slug(
         raise SlugInUse
     written = Post(
         id=post_id,
+        author_id=author.id,
         author_name=author.name,
         created_at=now if restored is None else restored.created_at,
         published_at=published_at,
@@ -345,5 +347,5 @@ async def _add_under_free_slug(
     )
     values = msgspec.structs.asdict(written)
     del values["has_draft"], values["publish_at"], values["unpublish_at"]
-    await session.execute(_ADD, author_id=author.id, saved_at=now, **values)
+    await session.execute(_ADD, saved_at=now, **values)
     return written
