@@ -6,7 +6,7 @@ between windows of one round alone.
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.bench.load import Load
@@ -34,11 +34,11 @@ class Pace:
 
 @dataclass(frozen=True)
 class Contender:
-    """A server, and what it is asked."""
+    """A server, and what it is asked: in each window from the beginning, unless by an iterator."""
 
     name: str
     process: Process
-    requests: Sequence[Request]
+    requests: Iterable[Request]
 
 
 @dataclass(frozen=True)
