@@ -75,6 +75,7 @@ from tenantry.tenant.stream import streams_of
 from tenantry.work.delivery import Deliveries
 from tenantry.work.heartbeat import Heartbeat
 from tenantry.work.ledger import Ledger
+from tenantry.work.post_hooks import PostHooks
 from tenantry.work.queue import Queue
 from tenantry.work.worker import JobWorker
 
@@ -328,7 +329,8 @@ async def _background(
             partial(keep_reading, services.catalog, services.streams, services.metrics),
         )
         if services.attached is None:
-            works_on.append(partial(_prune_tenants, services))
+            posts = PostHooks(services.catalog, services.databases, worker_id, hooks, pace=pace)
+            works_on += [partial(_prune_tenants, services), posts.work]
         if hooks:
             works_on.append(deliveries.work)
         if services.settings.job_concurrency:

@@ -447,8 +447,9 @@ class TestAWrite:
             one = found[action]
             assert one["target"] == both["id"]
             assert (one["address"], one["command"], one["requestId"]) == ("", None, "")
-            (change,) = one["changes"]
+            change, shown = one["changes"]
             assert (change["field"], change["new"]) == (name, None)
+            assert shown["field"] == "publishedSlug"
             moment = datetime.fromisoformat(times[name])
             passed = moment - datetime.fromisoformat(change["old"])
             assert abs(passed - 3 * HOUR) < timedelta(milliseconds=1)

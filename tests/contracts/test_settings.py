@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -72,6 +73,10 @@ WRONG = {
         *_hooks_of(secret="", secret_file="/missing"),
         *_hooks_of(events=[]),
         *_hooks_of(events=["run.paused"]),
+        *_hooks_of(events=["post.published"]),
+        *_hooks_of(events=["run.ended"], tenants=[str(UUID(int=1))]),
+        *_hooks_of(tenants=["acme"]),
+        *_hooks_of(tenants=[str(UUID(int=one)) for one in range(101)]),
         *_hooks_of(format="teams"),
         *_hooks_of(allow_http="perhaps", url="http://a.example.com"),
         *_hooks_of(headers={"authorization": "x"}),

@@ -50,11 +50,13 @@ class Notice(msgspec.Struct, frozen=True):
         event: Its kind, such as ``run.ended``.
         data: Its data in the message, as JSON can hold it; ``text`` is a sentence for people.
         key: Of two notices with the same one, the second is not queued.
+        at: When it happened, if not when it is queued.
     """
 
     event: str
     data: Mapping[str, object]
     key: str | None = None
+    at: datetime | None = None
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -191,7 +193,7 @@ async def add(
 
 def payload_of(notice: Notice, *, now: datetime) -> str:
     """Return the body of a message, in the form of Standard Webhooks."""
-    body = {"type": notice.event, "timestamp": now, "data": notice.data}
+    body = {"type": notice.event, "timestamp": notice.at or now, "data": notice.data}
     return msgspec.json.encode(body).decode()
 
 

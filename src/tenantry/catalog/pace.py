@@ -23,6 +23,7 @@ class Pace:
             have their turn.
         retry_seconds: Between two attempts to write outcomes.
         redelivery_seconds: After the first attempt to deliver a notification; then doubled.
+        post_events_seconds: Between two looks for events of posts, for the targets of a tenant.
         last_outcomes_seconds: For the last outcomes of a process that stops; then other processes
             read them from the tenants' own databases.
         unknown_seconds: Between two looks at a run with revisions that this process does not have.
@@ -39,6 +40,7 @@ class Pace:
     pause_seconds: float = 0.02
     retry_seconds: float = 0.5
     redelivery_seconds: float = 5.0
+    post_events_seconds: float = 2.0
     last_outcomes_seconds: float = 20.0
     unknown_seconds: float = 5.0
     orphaned_seconds: float = 60.0

@@ -302,3 +302,15 @@ notification = sa.Table(
     sa.UniqueConstraint("target", "key"),
     sa.Index("ix_notification_target", "target", "state", "id"),
 )
+
+# How far the post events of a tenant were queued for a target that gets them: see
+# `catalog.post_hooks`. The worker is the process that reads them.
+post_hook = sa.Table(
+    "post_hook",
+    metadata,
+    sa.Column("target", sa.String, primary_key=True),
+    sa.Column("tenant_id", sa.ForeignKey(tenant.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("cursor", sa.String, nullable=False),
+    sa.Column("worker_id", sa.Uuid, nullable=False),
+    sa.Index("ix_post_hook_tenant_id", "tenant_id"),
+)

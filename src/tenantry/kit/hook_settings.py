@@ -5,8 +5,9 @@ import binascii
 import ipaddress
 import json
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from pydantic import (
     BaseModel,
@@ -18,9 +19,11 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
-from tenantry.kit.hook_events import EVENTS, Event
+from tenantry.kit.hook_events import FLEET_EVENTS, POST_EVENTS, Event
 
 HOOKS_MAX = 16
+TENANTS_MAX = 100
+"""Tenants of whose posts one target is notified."""
 URL_CHARS_MAX = 2_048
 SECRET_PREFIX = "whsec_"  # noqa: S105 - no secret
 # The limits of Standard Webhooks for a key.
@@ -51,6 +54,8 @@ class Hook(BaseModel, frozen=True, hide_input_in_errors=True, extra="forbid"):
         url: Where messages are sent, with POST.
         secret: Signs the messages; empty for none, which only the format `slack` can have.
         secret_file: A file with the secret instead.
+        tenants: The ids of the tenants of whose posts it is notified. Not their names: another
+            tenant can get one. Such a target gets no other events.
         events: What it is notified of: everything by default.
         format: `standard`, or `slack` for a JSON object with a text.
         allow_http: Whether messages may be sent unencrypted to another machine.
@@ -59,13 +64,29 @@ class Hook(BaseModel, frozen=True, hide_input_in_errors=True, extra="forbid"):
     url: SecretStr
     secret: SecretStr = SecretStr("")
     secret_file: Path | None = None
-    events: tuple[Event, ...] = Field(default=EVENTS, min_length=1, max_length=len(EVENTS))
+    tenants: frozenset[UUID] = Field(default=frozenset(), max_length=TENANTS_MAX)
+    events: tuple[Event, ...] = Field(
+        default=FLEET_EVENTS, min_length=1, max_length=len(FLEET_EVENTS)
+    )
     format: Literal["standard", "slack"] = "standard"
     allow_http: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_events(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("tenants"):
+            return {"events": POST_EVENTS, **given}
+        return given
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         check_url(self.url.get_secret_value(), allow_http=self.allow_http)
+        allowed = POST_EVENTS if self.tenants else FLEET_EVENTS
+        if not set(self.events) <= set(allowed):
+            raise ValueError(
+                "a target with tenants has the events of posts alone, and one without tenants has "
+                "none of these: make two targets"
+            )
         if self.secret_file is not None and self.secret.get_secret_value():
             raise ValueError("secret and secret_file are both given: remove one")
         if self.key is None and self.format == "standard":
@@ -149,7 +170,9 @@ Hooks = Annotated[
         "`secret_file` is a file with the secret instead. `format` is `standard` (Standard "
         "Webhooks) or `slack`, which needs no secret. `events` are some of `run.started`, "
         "`run.wave_ended`, `run.holding`, `run.first_failure`, `run.ended`, `server.away` and "
-        "`server.back`; all by default. `allow_http` is needed for `http://` to another machine. "
+        "`server.back`; all by default. With `tenants`, the ids of at most 100 tenants, they are "
+        "some of `post.published`, `post.changed` and `post.unpublished` of these instead. "
+        "`allow_http` is needed for `http://` to another machine. "
         "Give every process the same targets."
     ),
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
+from uuid import UUID
 
 from tenantry.schemas.base import ListResponse, Schema
 from tenantry.work.hook_status import HookStatus
@@ -32,6 +33,7 @@ class HookResponse(Schema, frozen=True):
         url: The scheme and the host of its URL.
         format: `standard` or `slack`.
         events: The events of which it is notified.
+        tenant_ids: The tenants of whose posts it is notified; empty for runs and servers.
         queued_count: The notifications that wait to be delivered.
         delivered_count: Those that it has accepted, of the newest 200 that do not wait.
         failed_count: Those that it has not accepted until their last attempt, of the same.
@@ -43,6 +45,7 @@ class HookResponse(Schema, frozen=True):
     url: str
     format: str
     events: list[str]
+    tenant_ids: list[UUID]
     queued_count: int
     delivered_count: int
     failed_count: int
@@ -83,6 +86,7 @@ def _response(one: HookStatus) -> HookResponse:
         url=one.hook.origin,
         format=one.hook.format,
         events=list(one.hook.events),
+        tenant_ids=sorted(one.hook.tenants),
         queued_count=one.counts.queued,
         delivered_count=one.counts.delivered,
         failed_count=one.counts.failed,

@@ -131,9 +131,11 @@ class Stored(Post, frozen=True):
     Attributes:
         is_recorded: Whether every text of the post is a version. If not, the number of the text in
             its row is that of the post's version.
+        published_slug: The slug under which readers see it; None for a draft.
     """
 
     is_recorded: bool
+    published_slug: str | None
 
 
 class PostVersionSummary(msgspec.Struct, frozen=True, rename="camel"):

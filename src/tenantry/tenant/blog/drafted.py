@@ -33,6 +33,7 @@ TEXT = {
 _OF_DRAFTS: dict[str, sa.ColumnElement[Any]] = {
     "updated_at": sa.func.coalesce(_draft.c.created_at, post.c.updated_at),
     "has_draft": _has_draft,
+    "published_slug": sa.case((post.c.published_at.is_not(None), post.c.slug)),
     **TEXT,
 }
 _NO_DRAFTS: dict[str, sa.ColumnElement[Any]] = {"has_draft": sa.false()}

@@ -171,7 +171,9 @@ async def create(
             now=at.now,
             published_at=at.now if publish else None,
         )
-        await audit.LOG.add(session, at, "post.create", written.id, changes=_changes(None, written))
+        changed = _changes(None, written)
+        changed += publication.shown_change(None, written.slug if publish else None)
+        await audit.LOG.add(session, at, "post.create", written.id, changes=changed)
         if publish:
             await audit.LOG.add(session, at, "post.publish", written.id)
     return written
@@ -262,7 +264,10 @@ async def update(
         await versions.add(
             session, post_id, number, says, by, kept=kept, now=at.now, published_at=shown_at
         )
-        await audit.LOG.add(session, at, "post.update", post_id, changes=_changes(before, written))
+        changed = _changes(before, written)
+        if publish:
+            changed += publication.shown_change(before.published_slug, written.slug)
+        await audit.LOG.add(session, at, "post.update", post_id, changes=changed)
         if publish and (before.has_draft or written.published_at != before.published_at):
             await audit.LOG.add(session, at, "post.publish", post_id)
         return await publication.saved(session, before, written, is_published=publish)
@@ -321,7 +326,8 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
         user_id = at.identity.user_id
         await deleted.add(session, post_id, recorded.version, now=at.now, user_id=user_id)
         await writing.remove(session, before)
-        await audit.LOG.add(session, at, "post.delete", post_id, changes=_changes(before, None))
+        changed = _changes(before, None) + publication.shown_change(before.published_slug, None)
+        await audit.LOG.add(session, at, "post.delete", post_id, changes=changed)
 
 
 def _check_scope(ctx: TenantContext, *, changes_readers: bool) -> None:

@@ -32,6 +32,8 @@ SETTLED_MAX = 100
 SETTLING_SECONDS = 1.0
 SCHEDULE = "schedule"
 """The actor of what a schedule does, in the audit log."""
+PUBLISHED_SLUG = "publishedSlug"
+"""The field of `shown_change`."""
 
 _OF_SCHEDULE = ("publish_at", "unpublish_at", "tags")
 
@@ -95,6 +97,17 @@ async def writing_now(
                 yield ctx, session
 
 
+def shown_change(before: str | None, after: str | None) -> audit_log.Changes:
+    """Return, for the audit log, that readers see another post or text, from its published slugs.
+
+    None is that of a draft. An entry has this field for each change that readers see, also if the
+    slug stays: hooks are notified of these, see `post_events`.
+    """
+    if before is None and after is None:
+        return []
+    return [{"field": PUBLISHED_SLUG, "old": before, "new": after}]
+
+
 async def find(session: TenantSession, post_id: UUID) -> Stored:
     """Return a post as it is stored.
 
@@ -153,7 +166,7 @@ async def publish(
     written = await writing.publish(session, before, published_at=published_at, now=at)
     await versions.publish(session, written.id, written.version, kept=kept, now=at)
     after = await scheduled(session, written, before.unpublish_at, was=before)
-    await _log(ctx, session, "post.publish", before, after)
+    await _log(ctx, session, "post.publish", before, after, slug=after.slug)
     return after
 
 
@@ -176,7 +189,7 @@ async def unpublish(
     before = await recorded(session, before, kept, now=at)
     written = await writing.publish(session, before, published_at=None, now=at)
     after = await scheduled(session, written, None, was=before)
-    await _log(ctx, session, "post.unpublish", before, after)
+    await _log(ctx, session, "post.unpublish", before, after, slug=None)
     return after
 
 
@@ -265,7 +278,14 @@ async def _settle(
 
 
 async def _log(
-    ctx: TenantContext, session: TenantSession, action: str, before: Post, after: Post
+    ctx: TenantContext,
+    session: TenantSession,
+    action: str,
+    before: Stored,
+    after: Post,
+    *,
+    slug: str | None,
 ) -> None:
     changes = audit_log.changes_between(before, after, "publish_at", "unpublish_at")
+    changes += shown_change(before.published_slug, slug)
     await audit.LOG.add(session, ctx, action, after.id, changes=changes)

@@ -1,0 +1,381 @@
+"""Targets of a tenant get what its readers see differently, and no other target does."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from tenantry.backup import cloning, moving
+from tenantry.catalog import deleted_tenants, outbox
+from tenantry.catalog.pace import Pace
+from tenantry.catalog.post_hooks import SEEN_MAX, Progress
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.urls import sqlite_path
+from tenantry.kit.clock import utc_now
+from tenantry.kit.hook_settings import Hook
+from tenantry.kit.ids import new_id
+from tenantry.services import open_services, system_context
+from tenantry.settings import Settings
+from tenantry.tenant import audit
+from tenantry.tenant.blog import publication, state
+from tenantry.work.hook_status import status_of
+from tenantry.work.post_hooks import OVERLAP
+from tenantry.work.progress import Progress as Copied
+from testkit import raw_sql
+from testkit.faults import Faults
+from testkit.hook_endpoint import Endpoint, endpoint
+from tests.acceptance.blogs import Blog, blog_of
+from tests.acceptance.support import OWN_POSTS, ok, patch_tenant
+from tests.acceptance.test_schedules import copies, let_pass
+from tests.conftest import Content, make_content, world_of
+
+SECRET = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
+QUICK = Pace(redelivery_seconds=0.05, post_events_seconds=0.05)
+HOUR = timedelta(hours=1)
+CURSORS = "SELECT * FROM post_hook"
+PUBLISHED, CHANGED, UNPUBLISHED = "post.published", "post.changed", "post.unpublished"
+
+
+@pytest.fixture(name="hooked")
+def _hooked() -> Iterator[Endpoint]:
+    with endpoint() as served:
+        yield served
+
+
+@pytest.fixture(name="content")
+async def _content(settings: Settings) -> Content:
+    """Its tenants are there before the settings that name them."""
+    async with open_services(settings, works=False) as services:
+        return await make_content(services)
+
+
+@pytest.fixture(name="told")
+def _told(settings: Settings, content: Content, hooked: Endpoint) -> Settings:
+    """Settings with a target for the posts of acme."""
+    return _with(settings, site=_target(hooked, content.acme.tenant.id))
+
+
+@pytest.fixture(name="blog")
+async def _blog(told: Settings, content: Content) -> AsyncIterator[Blog]:
+    async with worked_on(told, content) as blog:
+        yield blog
+
+
+def _with(settings: Settings, **hooks: dict[str, Any]) -> Settings:
+    return settings.model_copy(update={"hooks": {name: Hook(**one) for name, one in hooks.items()}})
+
+
+def _target(hooked: Endpoint, *ids: UUID, **more: Any) -> dict[str, Any]:
+    return {"url": hooked.url, "secret": SECRET, "tenants": ids, **more}
+
+
+@asynccontextmanager
+async def worked_on(settings: Settings, content: Content, **more: Any) -> AsyncIterator[Blog]:
+    """Yield the blog of acme over services with these *settings*."""
+    async with (
+        open_services(settings, pace=QUICK, **more) as services,
+        blog_of(world_of(services, content)) as blog,
+    ):
+        yield blog
+
+
+async def told_of(hooked: Endpoint, *events: str) -> list[dict[str, Any]]:
+    """Return the data of the messages when these events have come; no others have."""
+    await asyncio.to_thread(hooked.wait_for, len(events))
+    await asyncio.sleep(0.3)
+    assert hooked.events == list(events)
+    return [one["data"] for one in hooked.messages]
+
+
+async def schedule(blog: Blog, post: Any, **times: timedelta) -> None:
+    body = {name: (utc_now() + at).isoformat() for name, at in times.items()}
+    ok(await blog.owner.put(f"{OWN_POSTS}/{post['id']}/schedule", json=body))
+
+
+class TestAPost:
+    async def test_that_is_published_changed_and_withdrawn_is_told_in_order(
+        self, blog: Blog, hooked: Endpoint
+    ):
+        post = await blog.publish("Salt & time", "Never send this.")
+        await blog.change(post, content="Nor this.", publish=True)
+        await blog.change(post, slug="brine", publish=True)
+        await blog.owner.post(f"{OWN_POSTS}/{post['id']}/unpublish")
+
+        data = await told_of(hooked, PUBLISHED, CHANGED, CHANGED, UNPUBLISHED)
+
+        acme = blog.world.acme.tenant
+        assert data[0] == {
+            "text": "Post salt-time of tenant acme was published.",
+            "tenantId": str(acme.id),
+            "tenantName": "acme",
+            "postId": post["id"],
+            "slug": "salt-time",
+            "previousSlug": None,
+        }
+        assert [one["slug"] for one in data[1:]] == ["salt-time", "brine", "brine"]
+        assert [one["previousSlug"] for one in data[1:]] == [None, "salt-time", None]
+        assert hooked.messages[0]["timestamp"] == post["publishedAt"]
+        assert b"this" not in b"".join(body for _, body in hooked.received)
+        assert len(set(hooked.ids)) == 4
+
+    async def test_is_told_of_when_readers_see_it_and_not_of_its_drafts(
+        self, blog: Blog, hooked: Endpoint
+    ):
+        draft = await blog.write("Only a draft")
+        await blog.change(draft, content="Changed.")
+        await blog.delete(draft)
+        post = await blog.write("At once", publish=True)
+        await blog.change(post, slug="later", publish=False)
+        await blog.owner.post(f"{OWN_POSTS}/{post['id']}/publish")
+        await blog.owner.post(f"{OWN_POSTS}/{post['id']}/publish")
+        await blog.change(post, slug="never", publish=False)
+        await blog.delete(post)
+
+        data = await told_of(hooked, PUBLISHED, CHANGED, UNPUBLISHED)
+
+        assert [one["slug"] for one in data] == ["at-once", "later", "later"]
+        assert data[1]["previousSlug"] == "at-once"
+
+    async def test_of_a_tenant_that_no_target_names_is_told_nobody(
+        self, blog: Blog, hooked: Endpoint
+    ):
+        globex = await blog.owner_of(blog.world.globex)
+        body = {"title": "Secret of globex", "content": "Text.", "publish": True}
+        ok(await globex.post(OWN_POSTS, json=body), 201)
+        await blog.publish("Of acme")
+
+        [data] = await told_of(hooked, PUBLISHED)
+
+        assert data["tenantName"] == "acme"
+        assert "globex" not in str(hooked.messages)
+
+    async def test_is_told_only_the_targets_of_its_tenant(
+        self, settings: Settings, content: Content, hooked: Endpoint
+    ):
+        acme, globex = content.acme.tenant.id, content.globex.tenant.id
+        with endpoint() as other, endpoint() as runs:
+            told = _with(
+                settings,
+                both=_target(hooked, acme, globex),
+                ends=_target(other, globex, events=[UNPUBLISHED]),
+                runs={"url": runs.url, "secret": SECRET},
+            )
+            async with worked_on(told, content) as blog:
+                await blog.publish("Of acme")
+                theirs = await blog.owner_of(content.globex)
+                body = {"title": "Of globex", "content": "Text.", "publish": True}
+                post = ok(await theirs.post(OWN_POSTS, json=body), 201)
+                ok(await theirs.post(f"{OWN_POSTS}/{post['id']}/unpublish"))
+                await asyncio.to_thread(hooked.wait_for, 3)
+                await told_of(other, UNPUBLISHED)
+            assert runs.received == []
+
+
+class TestASchedule:
+    async def test_is_told_without_a_write_and_once(self, blog: Blog, hooked: Endpoint):
+        """The first write after it, which changes the rows, is no other event."""
+        draft, live = await blog.write("Later"), await blog.publish("Offer")
+        await schedule(blog, draft, publishAt=HOUR, unpublishAt=3 * HOUR + timedelta(seconds=0.1))
+        await told_of(hooked, PUBLISHED)
+        let_pass(blog, 1)
+        await told_of(hooked, PUBLISHED, PUBLISHED)
+        await blog.change(live, content="Now.", publish=True)
+        await told_of(hooked, PUBLISHED, PUBLISHED, CHANGED)
+        let_pass(blog, 2)
+        data = await told_of(hooked, PUBLISHED, PUBLISHED, CHANGED, UNPUBLISHED)
+        await blog.write("Any other")
+        await told_of(hooked, PUBLISHED, PUBLISHED, CHANGED, UNPUBLISHED)
+
+        assert [one["slug"] for one in data] == ["offer", "later", "offer", "later"]
+
+    async def test_that_a_write_has_settled_while_no_process_looked_is_told(
+        self, told: Settings, content: Content, hooked: Endpoint
+    ):
+        async with worked_on(told, content) as blog:
+            live = await blog.publish("Offer")
+            await told_of(hooked, PUBLISHED)
+        async with worked_on(told, content, works=False) as blog:
+            await blog.change(live, slug="bargain", publish=False)
+            await schedule(blog, live, publishAt=HOUR, unpublishAt=HOUR + timedelta(seconds=0.1))
+            await asyncio.sleep(0.2)
+            let_pass(blog, 1)
+            await blog.write("Any other")
+        async with worked_on(told, content):
+            data = await told_of(hooked, PUBLISHED, CHANGED, UNPUBLISHED)
+
+        assert data[1]["previousSlug"] == "offer"
+        assert data[2]["slug"] == "bargain"
+
+    async def test_of_more_posts_than_can_wait_drops_none(self, blog: Blog, hooked: Endpoint):
+        """The rest waits in the tenant's own log."""
+        await schedule(blog, await blog.write("Later"), publishAt=HOUR)
+        count = outbox.QUEUED_MAX + 30
+        copies(blog, count)
+        let_pass(blog, 1)
+
+        await asyncio.to_thread(hooked.wait_for, count + 1)
+
+        services = blog.world.services
+        [status] = await status_of(services.catalog, services.settings.hooks)
+        assert status.counts.dropped == 0
+        assert len({one["data"]["postId"] for one in hooked.messages}) == count + 1
+
+
+class TestAProcess:
+    async def test_that_is_killed_between_the_outbox_and_the_cursor_tells_once(
+        self, blog: Blog, hooked: Endpoint, faults: Faults
+    ):
+        """Both are one transaction: neither was written, and both are written again."""
+
+        def lose(*_: object, **__: object) -> None:
+            lost.append(True)
+            raise DatabaseUnavailable
+
+        lost: list[bool] = []
+        faults.after(outbox, "add", lose, once=True)
+        await blog.publish("Salt")
+        while not lost:  # noqa: ASYNC110 - the fault sets it
+            await asyncio.sleep(0.02)
+
+        await told_of(hooked, PUBLISHED)
+
+    async def test_that_is_gone_is_replaced_by_another_which_tells_nothing_twice(
+        self, told: Settings, content: Content, hooked: Endpoint
+    ):
+        """Also of what was written while none was there."""
+        async with worked_on(told, content) as blog:
+            await blog.publish("First")
+            await told_of(hooked, PUBLISHED)
+        async with worked_on(told, content, works=False) as blog:
+            await blog.publish("Second")
+        async with worked_on(told, content) as first, worked_on(told, content):
+            await told_of(hooked, PUBLISHED, PUBLISHED)
+            await first.publish("Third")
+            data = await told_of(hooked, PUBLISHED, PUBLISHED, PUBLISHED)
+
+        assert [one["slug"] for one in data] == ["first", "second", "third"]
+
+    async def test_whose_clock_is_ahead_hides_no_event_of_another(
+        self, blog: Blog, hooked: Endpoint
+    ):
+        """The entry of the other is written later, and has an earlier time."""
+        ctx = replace(system_context("ahead"), now=utc_now() + OVERLAP / 2)
+        acme = blog.world.acme.tenant
+        database = await blog.world.services.databases.open(acme, writes=True)
+        async with state.writing(database) as session:
+            change = publication.shown_change(None, "ahead")
+            await audit.LOG.add(session, ctx, "post.publish", new_id(), changes=change)
+            await state.change(session)
+        await told_of(hooked, PUBLISHED)
+        await blog.publish("Now")
+        await told_of(hooked, PUBLISHED, PUBLISHED)
+        await blog.publish("Again")
+
+        data = await told_of(hooked, PUBLISHED, PUBLISHED, PUBLISHED)
+
+        assert [one["slug"] for one in data] == ["ahead", "now", "again"]
+
+    async def test_begins_with_what_happens_after_its_start(
+        self, settings: Settings, content: Content, hooked: Endpoint
+    ):
+        acme = content.acme.tenant.id
+        async with worked_on(settings, content) as blog:
+            await blog.publish("Before the target")
+        await asyncio.sleep(0.01)
+        async with worked_on(_with(settings, site=_target(hooked, acme)), content) as blog:
+            await blog.publish("After it")
+            [data] = await told_of(hooked, PUBLISHED)
+        assert data["slug"] == "after-it"
+
+    def test_forgets_the_oldest_of_too_many_positions(self):
+        positions = [f"{number:06}" for number in range(SEEN_MAX + 5)]
+        progress = Progress("").after(positions)
+        assert progress.since == positions[4]
+        assert len(progress.seen) == SEEN_MAX
+        assert all(map(progress.has, positions))
+        assert not progress.has("1")
+
+
+class TestATenant:
+    async def test_that_is_suspended_is_told_of_when_it_is_active_again(
+        self, blog: Blog, hooked: Endpoint
+    ):
+        draft = await blog.write("Later")
+        await schedule(blog, draft, publishAt=HOUR)
+        await patch_tenant(blog.world, blog.world.acme, isActive=False)
+        await asyncio.sleep(0.2)
+        let_pass(blog, 1)
+        await told_of(hooked)
+        await patch_tenant(blog.world, blog.world.acme, isActive=True)
+        await told_of(hooked, PUBLISHED)
+
+    async def test_that_is_moved_is_told_of_after_that(
+        self, settings: Settings, content: Content, hooked: Endpoint
+    ):
+        url = settings.servers["default"].address
+        far = url if sqlite_path(url) is None else f"sqlite:///{settings.data_dir / 'far'}"
+        values = settings.model_dump(exclude_unset=True)
+        both = Settings(**{**values, "tenant_servers": {"far": {"url": far}}})
+        told = _with(both, site=_target(hooked, content.acme.tenant.id))
+        async with worked_on(told, content) as blog:
+            await blog.publish("Before")
+            await told_of(hooked, PUBLISHED)
+            services = blog.world.services
+            await moving.move(
+                system_context("test"),
+                services.copying,
+                content.acme.tenant,
+                server_name="far",
+                progress=Copied(),
+            )
+            await blog.publish("After")
+            await told_of(hooked, PUBLISHED, PUBLISHED)
+
+    async def test_that_is_cloned_is_told_of_only_if_named_and_never_of_its_past(
+        self, settings: Settings, content: Content, hooked: Endpoint
+    ):
+        acme, ctx = content.acme.tenant, system_context("test")
+        async with worked_on(_with(settings, site=_target(hooked, acme.id)), content) as blog:
+            await blog.publish("Of acme")
+            cloned = await cloning.clone(
+                ctx, blog.world.services.copying, acme, name="copy", progress=Copied()
+            )
+            await told_of(hooked, PUBLISHED)
+        await asyncio.sleep(0.01)
+        both = _with(settings, site=_target(hooked, acme.id, cloned.tenant.id))
+        async with worked_on(both, content):
+            await told_of(hooked, PUBLISHED)
+
+    async def test_that_is_purged_has_no_cursor(self, blog: Blog, hooked: Endpoint):
+        await blog.publish("Salt")
+        await told_of(hooked, PUBLISHED)
+        services, ctx = blog.world.services, system_context("test")
+        await patch_tenant(blog.world, blog.world.acme, isActive=False)
+        acme = blog.world.acme.tenant
+        assert len(raw_sql.rows(services.settings.catalog, CURSORS)) == 1
+        await services.deletion.delete(ctx, replace(acme, is_active=False), name="acme")
+        deleted = await deleted_tenants.get(services.catalog, acme.id)
+        await services.deletion.purge(ctx, deleted, name="acme")
+        assert raw_sql.rows(services.settings.catalog, CURSORS) == []
+
+
+class TestATarget:
+    async def test_is_listed_with_its_tenants(self, blog: Blog):
+        admin = await blog.world.admin()
+        [item] = ok(await admin.get("/api/admin/hooks"))["items"]
+        assert item["tenantIds"] == [str(blog.world.acme.tenant.id)]
+        assert item["events"] == [PUBLISHED, CHANGED, UNPUBLISHED]
+
+    async def test_is_not_set_by_a_tenant_or_an_admin(self, blog: Blog):
+        """Only the settings name targets: there is no request that adds one."""
+        for client in (blog.owner, await blog.world.admin()):
+            for method in ("POST", "PUT", "PATCH", "DELETE"):
+                response = await client.request(method, "/api/admin/hooks", json={})
+                assert response.status_code == 405
+        assert (await blog.owner.get("/api/admin/hooks")).status_code == 403
