@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 from typer._coercion import RuntimeParam, build_runtime_param
+from typer._param_types import coerce_cli_path
 from typer.core import TyperCommand, TyperGroup
 
 from tenantry.cli.exit_status import ExitStatus
@@ -75,7 +77,7 @@ def with_defaults(parameters: list[Any]) -> list[Any]:
     """Return *parameters*, with False as the default of each flag without one.
 
     Typer imports pydantic to convert any value, which takes longer than the rest of a help text.
-    So a value that has its type already, as most have, is not converted.
+    So a value that has its type already, as most have, is not converted, and neither is a path.
     """
     for one in parameters:
         if getattr(one, "is_flag", False) and one.default is None:
@@ -90,8 +92,11 @@ class _Conversion(RuntimeParam):
     """The conversion of the values of a parameter, with pydantic if one is necessary."""
 
     def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
-        if type(value) is self.annotation and self.parameter_info.parser is None:
+        info = self.parameter_info
+        if type(value) is self.annotation and info.parser is None:
             return value
+        if type(value) is str and self.annotation is Path and info.parser is None:
+            return coerce_cli_path(Path(value), info, path_type=Path, param=param, ctx=ctx)
         return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
 
 

@@ -10,22 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
+from importlib import import_module
 from itertools import accumulate
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
-
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
 
 from tenantry.kit.access_log import SERVER_ERROR
 from tenantry.kit.clock import utc_now
 from tenantry.kit.release import VERSION
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
@@ -109,11 +106,10 @@ class _Requests:
     count: int = 0
 
 
-class Metrics(Collector):
+class Metrics:
     """The metrics of one process.
 
     Attributes:
-        registry: The registry of prometheus-client; not its global one.
         fleet: The state of the service; None if it is not known.
         answers: The answers to each tenant; not part of the metrics.
     """
@@ -132,9 +128,15 @@ class Metrics(Collector):
         self._read_connections: Callable[[], int] = int
         self._read_queue: Callable[[], int] = int
         self.fleet: FleetState | None = None
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(self)
-        ProcessCollector(registry=self.registry)
+
+    @cached_property
+    def registry(self) -> "CollectorRegistry":
+        """The registry of prometheus-client; not its global one."""
+        prometheus = import_module("prometheus_client")
+        registry: CollectorRegistry = prometheus.CollectorRegistry(auto_describe=False)
+        registry.register(self)  # type: ignore[arg-type] # of a collector, only `collect` is called
+        prometheus.ProcessCollector(registry=registry)
+        return registry
 
     def count_request(
         self, method: str, route: str, status: int, ms: float, tenant: UUID | None = None
@@ -191,11 +193,12 @@ class Metrics(Collector):
 
     def render(self) -> bytes:
         """Return all metrics, in the text format of Prometheus (version 0.0.4)."""
-        return generate_latest(self.registry)
+        rendered: bytes = import_module("prometheus_client").generate_latest(self.registry)
+        return rendered
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> "Iterator[Metric]":
         """Yield all metrics for prometheus-client, in any thread."""
-        build = GaugeMetricFamily(
+        build = _families().GaugeMetricFamily(
             "tenantry_build_info", "The release of this process; always 1.", labels=["version"]
         )
         build.add_metric([VERSION], 1)
@@ -209,7 +212,7 @@ class Metrics(Collector):
             "tenantry_login_failures", "Passwords refused.", self._login_failures, label="reason"
         )
         yield from self._collect_pools()
-        yield GaugeMetricFamily(
+        yield _families().GaugeMetricFamily(
             "tenantry_connections", "Connections of clients.", self._read_connections()
         )
         yield _counter(
@@ -226,7 +229,7 @@ class Metrics(Collector):
         )
         yield from self._collect_fleet()
         queue = "Passwords that are being hashed, or wait for it."
-        yield GaugeMetricFamily("tenantry_hashing_queue", queue, self._read_queue())
+        yield _families().GaugeMetricFamily("tenantry_hashing_queue", queue, self._read_queue())
 
     def _first(self, method: str, route: str, status: int) -> _Requests:
         if method not in METHODS:
@@ -234,14 +237,14 @@ class Metrics(Collector):
         durations = self._durations.setdefault((method, route), _Durations())
         return self._requests.setdefault((method, route, status), _Requests(durations))
 
-    def _collect_requests(self) -> Iterator[Metric]:
-        requests = CounterMetricFamily(
+    def _collect_requests(self) -> "Iterator[Metric]":
+        requests = _families().CounterMetricFamily(
             "tenantry_requests", "Requests answered.", labels=[*_ROUTE, "status"]
         )
         for (method, route, status), found in list(self._requests.items()):
             requests.add_metric([method, route, str(status)], found.count)
         yield requests
-        durations = HistogramMetricFamily(
+        durations = _families().HistogramMetricFamily(
             "tenantry_request_duration_seconds", "From the head to the answer.", labels=_ROUTE
         )
         bounds = [*(str(bound / 1000) for bound in BUCKETS_MS), "+Inf"]
@@ -250,7 +253,7 @@ class Metrics(Collector):
             durations.add_metric(labels, buckets, took.ms / 1000)
         yield durations
 
-    def _collect_fleet(self) -> Iterator[Metric]:
+    def _collect_fleet(self) -> "Iterator[Metric]":
         fleet, now = self.fleet, utc_now()
         if fleet is None:
             return
@@ -265,15 +268,15 @@ class Metrics(Collector):
             ("last_backup", "Since the newest backup ended.", fleet.last_backup_at),
         )
         for name, help_text, count in numbers:
-            yield GaugeMetricFamily(f"tenantry_{name}", help_text, count)
+            yield _families().GaugeMetricFamily(f"tenantry_{name}", help_text, count)
         for name, help_text, since in ages:
             if since is not None:
                 age = max(0.0, (now - since).total_seconds())
-                yield GaugeMetricFamily(f"tenantry_{name}_age_seconds", help_text, age)
+                yield _families().GaugeMetricFamily(f"tenantry_{name}_age_seconds", help_text, age)
 
-    def _collect_pools(self) -> Iterator[Metric]:
+    def _collect_pools(self) -> "Iterator[Metric]":
         help_text = "Connections of this process to a server, by its name."
-        connections = GaugeMetricFamily(
+        connections = _families().GaugeMetricFamily(
             "tenantry_pool_connections", help_text, labels=["server", "state"]
         )
         for server, pool in self._pools.items():
@@ -282,8 +285,15 @@ class Metrics(Collector):
         yield connections
 
 
-def _counter(name: str, help_text: str, counted: Counter[str], *, label: str = "outcome") -> Metric:
-    counter = CounterMetricFamily(name, help_text, labels=[label])
+def _families() -> Any:
+    """Return the families of prometheus-client, which no command that publishes none imports."""
+    return import_module("prometheus_client.core")
+
+
+def _counter(
+    name: str, help_text: str, counted: Counter[str], *, label: str = "outcome"
+) -> "Metric":
+    counter: Metric = _families().CounterMetricFamily(name, help_text, labels=[label])
     for value, count in sorted(counted.copy().items()):
         counter.add_metric([value], count)
     return counter

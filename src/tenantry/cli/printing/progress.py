@@ -4,19 +4,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from uuid import UUID
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
 from tenantry.catalog import run_results, runs
 from tenantry.catalog.activity import Activity, AwayServer, activity_of
@@ -59,15 +50,6 @@ def waiting_text(away: Sequence[AwayServer]) -> str:
     return "; ".join(
         f"waiting for server {one.server} since {output.minute(one.since)} UTC" for one in away
     )
-
-
-class _Speed(ProgressColumn):
-    """Tenants per second."""
-
-    def render(self, task: Task) -> Text:
-        """Return the speed of *task*."""
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
 class WatchLeft(RunContinues):
@@ -126,29 +108,9 @@ def shown_on(console: Console) -> Iterator[Show]:
     if not console.is_terminal:
         yield _Lines(console)
         return
-    columns = (
-        TextColumn("Migrating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]}"),
-        _Speed(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[waiting]}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("", visible=False)
-
-        def update(run: MigrationRun, away: Sequence[AwayServer]) -> None:
-            progress.update(
-                bar,
-                total=run.total_count,
-                completed=run.success_count + run.failed_count,
-                failed=f"[{'red' if run.failed_count else 'dim'}]{run.failed_count:,} failed",
-                waiting=run.held_because or waiting_text(away),
-                visible=True,
-            )
-
-        yield update
+    # Imported on demand: it takes a while, and a log file shows no bar.
+    with import_module("tenantry.cli.printing.bar").shown_on(console) as show:
+        yield show
 
 
 class _Lines:
