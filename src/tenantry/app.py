@@ -6,7 +6,7 @@ from starlette.types import ASGIApp
 
 from tenantry.api.cors import Cors
 from tenantry.api.door import Api
-from tenantry.api.fleet_endpoints import over_databases
+from tenantry.api.fleet_endpoints import LocalApi, over_databases
 from tenantry.api.table import ENDPOINTS
 from tenantry.console.door import Console
 from tenantry.kit import log
@@ -29,7 +29,8 @@ def app_over(services: Services, access_log: AccessLog | None = None) -> ASGIApp
     is_fleet = services.attached is not None
     pages = Console(access_log, services.metrics, is_fleet=is_fleet)
     endpoints = over_databases(ENDPOINTS) if is_fleet else ENDPOINTS
-    app: ASGIApp = Api(endpoints, services, access_log, pages=pages.respond)
+    serves = LocalApi if is_fleet else Api
+    app: ASGIApp = serves(endpoints, services, access_log, pages=pages.respond)
     origins = [one.strip() for one in settings.cors_origins.split(",") if one.strip()]
     if origins:
         app = Cors(app, origins)  # it adds nothing to the responses of the console

@@ -206,6 +206,48 @@ class TestServe:
             assert f":{password}@" not in text
 
 
+class TestForeignPages:
+    @on_sqlite
+    def test_get_nothing_by_another_name_for_this_machine(self, fleet: Fleet):
+        """DNS rebinding: the page of a name that has the address 127.0.0.1."""
+        fleet.add("acme")
+
+        with served(fleet) as console:
+            port = console.client.base_url.port
+            rebound = [
+                console.client.get(path, headers={"host": f"rebound.example:{port}"})
+                for path in ("/console", "/api/admin/tenants", "/livez")
+            ]
+            login = console.client.post(
+                "/api/admin/auth/login", json={}, headers={"origin": "https://foreign.example"}
+            )
+            own = [
+                console.client.get("/api/admin/tenants", headers={"host": host})
+                for host in (f"127.0.0.1:{port}", f"localhost:{port}", "[::1]", "LOCALHOST:9000")
+            ]
+
+        assert [one.headers["x-error-code"] for one in rebound] == ["not_loopback"] * 3
+        assert ({one.status_code for one in rebound}, login.status_code) == ({400}, 403)
+        assert "127.0.0.1 or localhost" in rebound[0].text
+        assert {one.status_code for one in own} == {200}
+
+    @on_sqlite
+    def test_send_no_passwords(self, fleet: Fleet):
+        """A browser sends a body without a type for any page, and names no other origin then."""
+        fleet.add("acme")
+        body = json.dumps({"email": EMAIL, "password": "a guess of another page"}).encode()
+
+        with served(fleet) as console:
+            sites = {
+                site: console.client.post(
+                    "/api/admin/auth/login", content=body, headers={"sec-fetch-site": site}
+                ).status_code
+                for site in ("cross-site", "same-origin", "none")
+            }
+
+        assert sites == {"cross-site": 403, "same-origin": 401, "none": 401}
+
+
 @pytest.mark.slow
 class TestAdmin:
     @on_sqlite
@@ -262,6 +304,25 @@ class TestState:
 
         assert f"use `{option} …?passfile=PATH`" in only_line(ended.stderr)
         assert "hunter2" not in ended.stderr
+
+    @on_sqlite
+    def test_that_cannot_be_served_gets_no_folder(self, fleet: Fleet):
+        fleet.add("acme")
+        folder, serve = fleet.project.folder, ("fleet", "serve", "--urls", "databases.txt")
+        run(folder, "admin", "create", EMAIL, "--generate-password", TENANTRY_DATA_DIR="service")
+        run(folder, "tenant", "create", "acme", "--owner-email", EMAIL, TENANTRY_DATA_DIR="service")
+        (folder / "twice.txt").write_text("acme sqlite:///a.db\nglobex sqlite:///a.db\n")
+
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            busy = run(folder, *serve, "--port", str(taken.getsockname()[1]))
+        port = ("--port", str(free_port()))
+        of_service = run(folder, *serve, *port, "--state", "service/catalog.db")
+        twice = run(folder, *serve[:2], "--urls", "twice.txt", *port, "--state", "other.db")
+
+        assert "is in use" in only_line(busy.stderr)
+        assert "no state of a fleet" in only_line(of_service.stderr)
+        assert "twice" in only_line(twice.stderr)
+        assert not [*folder.rglob("*.serve")]
 
     @on_sqlite
     def test_is_served_on_no_other_port(self, fleet: Fleet):

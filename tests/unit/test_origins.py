@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenantry.mcp.origins import ForeignHost, ForeignOrigin, check_origin
+from tenantry.api.origins import ForeignHost, ForeignOrigin, check_origin
 from tenantry.settings import Settings
 
 HERE = "127.0.0.1"

@@ -20,7 +20,7 @@ from tenantry.access.identify import Identity
 from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
 from tenantry.api import error_responses
-from tenantry.api.access_levels import TENANT_LOGIN
+from tenantry.api.access_levels import OPEN, TENANT_LOGIN
 from tenantry.api.conditional import (
     conditional_response,
     expected_of,
@@ -36,6 +36,7 @@ from tenantry.api.http.body_memory import (
     BodyMemory,
     BodyReservation,
 )
+from tenantry.api.origins import check_same_site
 from tenantry.api.request_state import Deadline, Deadlines, RequestState, Scope
 from tenantry.api.requests import (
     BODY_LIMITS,
@@ -159,6 +160,8 @@ class Api:
         """
         endpoint, request.values = self._router.find(request.method, request.path)
         request.endpoint = endpoint
+        if endpoint.level is OPEN and endpoint.reads_body:
+            check_same_site(request.headers)
         request.credentials = read_credentials(request.headers, endpoint.level.headers)
         request.known = self._services.catalog.cache.generation
         if not self._recall(endpoint, request):

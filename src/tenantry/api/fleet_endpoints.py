@@ -1,4 +1,4 @@
-"""The endpoints over a fleet of attached databases: those of runs, and of the service."""
+"""The API over a fleet of attached databases: the endpoints of runs, and of the service."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,8 +7,12 @@ from typing import Any
 
 import msgspec
 
+from tenantry.api.door import API_PREFIX, Api
 from tenantry.api.endpoints import Endpoint
+from tenantry.api.envelope import Response
 from tenantry.api.openapi import OpenApi, describe, endpoint_of
+from tenantry.api.origins import check_loopback
+from tenantry.api.request_state import RequestState, Scope
 from tenantry.api.routes import (
     admin_auth,
     admins,
@@ -22,7 +26,8 @@ from tenantry.api.routes import (
     service,
     tenants,
 )
-from tenantry.kit.errors import NotFound
+from tenantry.api.streaming import Receive, Send
+from tenantry.kit.errors import NotFound, TenantryError
 from tenantry.kit.release import VERSION
 
 _SERVED = [
@@ -49,6 +54,22 @@ _SERVED = [
     tenants.show_tenant,
     tenants.list_migrations,
 ]
+
+
+class LocalApi(Api):
+    """The API over a fleet, which is served to this machine alone."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request (ASGI); by a foreign name, a page is the API's error, too."""
+        try:
+            check_loopback(scope["headers"])
+        except TenantryError:
+            scope = {**scope, "raw_path": API_PREFIX}
+        await super().__call__(scope, receive, send)
+
+    async def _handle(self, request: RequestState, receive: Receive) -> Response:
+        check_loopback(request.headers)
+        return await super()._handle(request, receive)
 
 
 class NotForDatabases(NotFound):

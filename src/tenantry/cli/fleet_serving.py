@@ -1,9 +1,11 @@
 """``tenantry fleet serve``: the console over the databases of a fleet, for this machine alone."""
 
 import asyncio
+import shutil
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
 
 import structlog
 import typer
@@ -12,6 +14,8 @@ from tenantry.access import admins
 from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins as catalog_admins
 from tenantry.catalog.admins import AdminNotFound
+from tenantry.catalog.attached import BadList, NotAFleet
+from tenantry.catalog.upgrading import CatalogUnusable
 from tenantry.cli import session
 from tenantry.cli.database_urls import check_argument
 from tenantry.cli.exit_status import ExitStatus
@@ -81,12 +85,28 @@ def serve(
 
     is_file = sqlite_path(settings.catalog) is not None
     with (
-        server.locked(settings.data_dir) if is_file else nullcontext(),
         server.listening(settings.host, settings.port) as groups,
+        _holding(settings.data_dir, is_locked=is_file),
     ):
         ended_by = server.serve(settings, groups[0], on_answering=announce, opening=opening)
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)
+
+
+@contextmanager
+def _holding(folder: Path, *, is_locked: bool) -> Iterator[None]:
+    """Hold the folder of a server; remove it if it is new, and the list or the state is refused.
+
+    Until then, nothing in the state is sealed with the key in the folder.
+    """
+    is_new = not folder.exists()
+    with server.locked(folder) if is_locked else nullcontext():
+        try:
+            yield
+        except (BadList, NotAFleet, CatalogUnusable):
+            if is_new:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 async def _password(services: Services, email: str, *, is_new: bool) -> str | None:

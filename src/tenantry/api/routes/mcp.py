@@ -3,7 +3,7 @@
 from tenantry.api.access_levels import MCP
 from tenantry.api.endpoints import ACCEPTED, CONTENT_BYTES_MAX, NOT_FOUND, endpoint
 from tenantry.api.envelope import Reply
-from tenantry.mcp.origins import check_origin
+from tenantry.api.origins import check_origin
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.mcp import McpAnswer, McpMessage
 from tenantry.services import Services

@@ -1,12 +1,14 @@
 """The accepted host names and origins: protection against requests from foreign web pages.
 
-DNS rebinding is rejected by the ``Host`` header, and other foreign pages by their ``Origin``.
+DNS rebinding is rejected by the ``Host`` header, and other foreign pages by their ``Origin``, or,
+where no credential is sent, by ``Sec-Fetch-Site``.
 """
 
 import re
 from urllib.parse import urlsplit
 
-from tenantry.kit.errors import Forbidden
+from tenantry.api.requests import RawHeaders, read_headers
+from tenantry.kit.errors import Forbidden, Invalid
 from tenantry.settings import Settings
 
 LOOPBACK = frozenset({"127.0.0.1", "[::1]", "localhost"})
@@ -27,6 +29,14 @@ class ForeignOrigin(Forbidden):
     """The request comes from a web page of another origin."""
 
 
+class NotLoopback(Invalid):
+    """A fleet is served to this machine alone: open it as 127.0.0.1 or localhost."""
+
+
+class CrossSite(Forbidden):
+    """A web page of another site must not send this request: open the page of the service."""
+
+
 def check_origin(settings: Settings, *, host: str, origin: str) -> None:
     """Check the values of the headers ``Host`` and ``Origin``; the latter may be empty.
 
@@ -40,6 +50,35 @@ def check_origin(settings: Settings, *, host: str, origin: str) -> None:
         raise ForeignHost
     if origin and _name(_ORIGIN, origin) not in ours:
         raise ForeignOrigin
+
+
+def check_loopback(headers: RawHeaders) -> None:
+    """Check that a request to a server for this machine alone is of a page of this machine.
+
+    A name in DNS can have the address of this machine, so the name must be a loopback name. The
+    port can be that of a tunnel.
+
+    Raises:
+        NotLoopback, ForeignOrigin: It is another name.
+    """
+    sent = read_headers(headers, ("host", "origin"))
+    if _name(_HOST, sent["host"]) not in LOOPBACK:
+        raise NotLoopback
+    if sent["origin"] and _name(_ORIGIN, sent["origin"]) not in LOOPBACK:
+        raise ForeignOrigin
+
+
+def check_same_site(headers: RawHeaders) -> None:
+    """Check that no web page of another site has sent a request that needs no credential.
+
+    A browser lets any page send a body without a type, which is read as JSON. It says so in a
+    header that no page can set, except to a service without TLS on another machine.
+
+    Raises:
+        CrossSite: A page of another site has sent it.
+    """
+    if (b"sec-fetch-site", b"cross-site") in headers:
+        raise CrossSite
 
 
 def _names(settings: Settings) -> frozenset[str]:
