@@ -518,8 +518,8 @@ class TestMigrateOptions:
         assert named.status == amount.status == kept.status == 1
         assert "0 of 4 tenants are at the head, 4 failed" in named.stdout
         assert "1 (name=canary, 0 may fail) 4" in shown
-        assert "a tenant of wave 1 (name=canary) failed" in shown
-        assert "a tenant of wave 1 failed" in amount.stdout
+        assert "one of wave 1 (name=canary) failed" in shown
+        assert "one of wave 1 failed" in amount.stdout
         assert "3 of 4 tenants are at the head, 1 failed" in kept.stdout
 
     @pytest.mark.parametrize(

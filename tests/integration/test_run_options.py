@@ -293,7 +293,7 @@ class TestMaxFailures:
             found = await ended(services, RunOptions(max_failures=3))
 
             left = [one for one in errors(found) if one and one.startswith("not attempted")]
-            assert set(left) == {"not attempted: more than 3 tenants failed"}
+            assert set(left) == {"not attempted: more than 3 failed"}
             tried = len(found) - len(left)
             assert 4 <= tried <= 5, "one too many, and one beside it that had begun"
             assert [item.state for item in found] == ["Failed"] * 12
@@ -309,7 +309,7 @@ class TestMaxFailures:
 
             assert found[0].state == "Success"
             assert "already exists" in str(found[1].error)
-            assert set(errors(found[3:])) == {"not attempted: a tenant failed"}
+            assert set(errors(found[3:])) == {"not attempted: one failed"}
             assert not any(is_migrated(services, one) for one in made[3:])
 
     async def test_that_is_kept_changes_nothing(self, gated: Settings, gate: Gate):

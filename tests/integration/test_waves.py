@@ -238,7 +238,7 @@ class TestWaveMaxFailures:
             again, retried = await ended(services, RunOptions(retry_of=run.id))
 
         assert "already exists" in (found.pop("tenant04").error or "")
-        reason = f"not attempted: a tenant of wave 1 ({CANARY}) failed"
+        reason = f"not attempted: one of wave 1 ({CANARY}) failed"
         assert {one.error for one in found.values()} == {reason}
         assert (run.failed_count, run.not_attempted_count) == (6, 5)
         assert (again.success_count, len(retried)) == (6, 6)
@@ -260,7 +260,7 @@ class TestWaveMaxFailures:
             options = RunOptions(waves=[1, 5, "100%"], wave_max_failures=["100%", "25%"])
             run, found = await ended(services, options)
 
-            assert run.stop_reason == "not attempted: more than one tenant of wave 2 failed"
+            assert run.stop_reason == "not attempted: more than one of wave 2 failed"
             assert found["tenant05"].error == run.stop_reason
             assert not is_migrated(services, made[5])
 

@@ -78,7 +78,7 @@ class TestWaves:
         run, opens = after(run_of(10, waves=[2, 10], max_failures=1), 0, 2)
 
         assert opens == 0
-        assert run.stop_reason == "not attempted: more than one tenant failed"
+        assert run.stop_reason == "not attempted: more than one failed"
 
     @pytest.mark.parametrize("seed", range(20))
     def test_let_every_part_begin_once(self, seed: int):
@@ -127,12 +127,12 @@ class TestFailures:
 
         run, _ = after(run, 0, 1)
 
-        assert run.stop_reason == "not attempted: more than 2 tenants failed"
+        assert run.stop_reason == "not attempted: more than 2 failed"
 
     def test_stop_it_at_the_first_when_none_is_allowed(self):
         run, _ = after(run_of(10, max_failures=0), 5, 1)
 
-        assert run.stop_reason == "not attempted: a tenant failed"
+        assert run.stop_reason == "not attempted: one failed"
 
     def test_that_are_not_attempted_change_nothing(self):
         before = msgspec.structs.replace(run_of(10, max_failures=0), stop_reason=CANCELLED)

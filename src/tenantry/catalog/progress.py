@@ -85,5 +85,5 @@ def _too_many(before: Progress, failed_count: int) -> str | None:
         wave = _details(before)
         most, name = wave.max_failures or 0, f" ({wave.where})" if wave.where else ""
         where = f" of wave {_number(before)}{name}"
-    some = f"more than {most} tenants" if most > 1 else "more than one tenant"
-    return f"{NOT_ATTEMPTED}{some if most else 'a tenant'}{where} failed"
+    some = f"more than {most}" if most > 1 else "more than one"  # tenants, or databases
+    return f"{NOT_ATTEMPTED}{some if most else 'one'}{where} failed"

@@ -42,7 +42,7 @@ NOT_READ = "(unknown)"
 
 
 class NotPlanned(Unavailable):
-    """The tenant is not at the revision at which the plan of the run has found it."""
+    """The database is not at the revision at which the plan of the run has found it."""
 
     def __init__(self, planned: str, found: str) -> None:
         super().__init__(
