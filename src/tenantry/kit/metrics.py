@@ -22,7 +22,7 @@ from tenantry.kit.release import VERSION
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import Metric
+    from prometheus_client.core import CounterMetricFamily, Metric
 
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
@@ -134,7 +134,7 @@ class Metrics:
         """The registry of prometheus-client; not its global one."""
         prometheus = import_module("prometheus_client")
         registry: CollectorRegistry = prometheus.CollectorRegistry(auto_describe=False)
-        registry.register(self)  # type: ignore[arg-type] # of a collector, only `collect` is called
+        registry.register(self)
         prometheus.ProcessCollector(registry=registry)
         return registry
 
@@ -293,7 +293,7 @@ def _families() -> Any:
 def _counter(
     name: str, help_text: str, counted: Counter[str], *, label: str = "outcome"
 ) -> "Metric":
-    counter: Metric = _families().CounterMetricFamily(name, help_text, labels=[label])
+    counter: CounterMetricFamily = _families().CounterMetricFamily(name, help_text, labels=[label])
     for value, count in sorted(counted.copy().items()):
         counter.add_metric([value], count)
     return counter
