@@ -115,6 +115,7 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "server": "default",
         "fromServer": "default",
         "toServer": FAR,
+        "url": f"postgresql://changed@127.0.0.1:1/{unique}",
         "isActive": False,
         "modules": ["blog", "mcp"],
         "publish": False,

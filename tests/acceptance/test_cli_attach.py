@@ -55,6 +55,10 @@ def test_attach_migrate_show_and_detach(tenantry: Command, new_database: Callabl
     attach = ("tenant", "attach", "legacy", "--url", "-", "--label", "ring=last")
     added = tenantry(*attach, said=f"{secret}\n")
     assert "attached, active" in added.stdout, added.stderr
+    replaced = tenantry(*attach[:5], "--replace", said=f"{secret}\n")
+    assert replaced.stdout == "The URL of legacy was replaced.\n", replaced.stderr
+    labelled = tenantry(*attach, "--replace", said=f"{secret}\n")
+    assert "tenantry tenant label" in labelled.stderr
     migrated = tenantry("migrate", "all", "--where", "ring = last")
     assert migrated.returncode == 0, migrated.stderr
     shown = tenantry("tenant", "show", "legacy", "--json")
@@ -69,7 +73,7 @@ def test_attach_migrate_show_and_detach(tenantry: Command, new_database: Callabl
     assert "tenantry tenant detach" in deleted.stderr
     detached = tenantry("tenant", "detach", "legacy")
     assert detached.stdout == "legacy is detached; its database is unchanged.\n"
-    said += [added, migrated, shown, key, suspended, deleted, detached]
+    said += [added, replaced, labelled, migrated, shown, key, suspended, deleted, detached]
     assert PASSWORD not in "".join(one.stdout + one.stderr for one in said)
     assert "note" in raw_sql.tables(url)
 

@@ -3,14 +3,17 @@
 import asyncio
 import base64
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
+import httpx
 import pytest
 from pydantic import SecretStr
 
-from tenantry.access import credentials
+from tenantry.access import admins, credentials
+from tenantry.app import app_over
 from tenantry.backup import cloning, creating
 from tenantry.backup.recovery import every_tenant, tenants_without_database
 from tenantry.backup.targets import FolderTarget
@@ -19,13 +22,14 @@ from tenantry.catalog.attached import NotAFleet, NotAttached
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.tenants import DatabaseInUse, NotServed, Tenant
 from tenantry.fleet.attached import FleetOptions, open_fleet
-from tenantry.fleet.attaching import NotAttachable
+from tenantry.fleet.attaching import NotAttachable, OtherDatabase
 from tenantry.fleet.database_list import of_urls
 from tenantry.fleet.deletion import DetachInstead
 from tenantry.fleet.drift import DriftReport
 from tenantry.fleet.labelling import label
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
 from tenantry.fleet.status import schema_status, tenant_map
+from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import mint
 from tenantry.migration.streams import NothingToFollow
 from tenantry.services import Services, open_services, system_context
@@ -37,7 +41,8 @@ from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.postgres import create_database
 from testkit.revisions import AlembicFolder
-from tests.conftest import HEAD, provision
+from tests.conftest import HEAD, client_of, provision
+from tests.conftest import PASSWORD as ADMIN_PASSWORD
 from tests.integration.engines import on_sqlite
 from tests.integration.gates import Gate, until_held
 from tests.integration.programs import running
@@ -45,6 +50,8 @@ from tests.integration.programs import running
 pytestmark = pytest.mark.timeout(120)
 
 PASSWORD = "not-to-be-seen"
+ADMIN = "ada@example.com"
+DATABASES = "/api/admin/attached-databases"
 NewDatabase = Callable[[], str]
 LOG = "tenantry_migration_log"
 
@@ -324,6 +331,42 @@ class TestAttach:
         async with open_services(new.model_copy(update={"secret_key_old": SecretStr("")})) as last:
             assert (await last.databases.place_of(attached)).url == url
 
+    async def test_a_changed_password_replaces_the_url_of_the_same_database_alone(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        url, ctx = new_database(), system_context("ada")
+        changed = with_password(url).replace(PASSWORD, "new-and-secret")
+        async with open_services(ours) as services:
+            attached, acme = await attach(services, url), (await provision(services, "acme")).tenant
+            replace = services.attaching.replace_url
+            await replace(ctx, attached, changed)
+            for other in (new_database(), f"{url.rpartition('/')[0]}/missing"):
+                with pytest.raises(OtherDatabase):
+                    await replace(ctx, attached, with_password(other))
+            with pytest.raises(NotAttached):
+                await replace(ctx, acme, url)
+
+            assert (await services.databases.place_of(attached)).url == changed
+            run = await migrate(services)
+            assert ("legacy", "begin") in await outcomes(services, run)
+        stored = str(raw_sql.dump(ours.catalog))
+        assert "tenant.replace-url" in stored
+        assert "new-and-secret" not in stored
+
+    @on_sqlite
+    async def test_a_url_that_cannot_be_used_replaces_none(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        url = new_database()
+        async with open_services(ours) as services:
+            attached = await attach(services, url)
+            await asyncio.to_thread(Path(url.removeprefix("sqlite:///")).unlink)
+
+            with pytest.raises(NotAttachable, match="cannot be read"):
+                await services.attaching.replace_url(system_context("ada"), attached, url)
+
+        assert "tenant.replace-url" not in str(raw_sql.dump(ours.catalog))
+
     @on_sqlite
     async def test_takes_a_database_of_the_other_engine(
         self, ours: Settings, folder: AlembicFolder, postgres_url: str
@@ -417,3 +460,73 @@ class TestIsNotServed:
             assert await outcomes(services, run) == [("acme", None)]
             assert (await attach(services, legacy)).name == "legacy"
         assert raw_sql.dump(legacy) == before
+
+
+class TestOverHttp:
+    async def test_an_admin_attaches_replaces_the_password_and_detaches(
+        self, ours: Settings, postgres_url: str
+    ):
+        url = with_password(create_database(postgres_url, f"test_{new_id().hex}"))
+        async with open_services(ours) as services, admin_of(services) as client:
+            made = await client.post(
+                DATABASES, json={"name": "legacy", "url": url, "labels": {"ring": "last"}}
+            )
+            database = f"{DATABASES}/{made.json()['data']['id']}"
+            twice = await client.post(DATABASES, json={"name": "again", "url": url})
+            changed = url.replace(PASSWORD, "new-and-secret")
+            replaced = await client.post(f"{database}/replace-url", json={"url": changed})
+            other = await client.post(f"{database}/replace-url", json={"url": f"{url}_other"})
+            run = await migrate(services)
+            applied = await outcomes(services, run)
+            detached = await client.delete(database)
+            gone = await client.delete(database)
+            log = await client.get("/api/admin/audit-log")
+
+        assert made.status_code == 201, made.text
+        assert made.json()["data"]["isAttached"] is True
+        assert made.json()["data"]["labels"] == {"ring": "last"}
+        assert (replaced.status_code, detached.status_code) == (200, 200), replaced.text
+        assert [one.headers["x-error-code"] for one in (twice, other, gone)] == [
+            "database_in_use",
+            "other_database",
+            "tenant_not_found",
+        ]
+        assert applied == [("legacy", "begin")]
+        actions = [(one["action"], one["actor"]) for one in log.json()["data"]["items"]]
+        for action in ("tenant.attach", "tenant.replace-url", "tenant.detach"):
+            assert (action, ADMIN) in actions
+        said = "".join(one.text for one in (made, twice, replaced, other, detached, log))
+        assert not any(one in said for one in (PASSWORD, "new-and-secret"))
+
+    async def test_a_url_names_no_file_of_the_server(self, ours: Settings, tmp_path: Path):
+        empty = tmp_path / "lock"
+        empty.touch()
+        async with open_services(ours) as services, admin_of(services) as client:
+            answers = [
+                await client.post(DATABASES, json={"name": "legacy", "url": url})
+                for url in (
+                    f"sqlite:///{empty}",
+                    "postgresql://ada@db.example/acme?passfile=/etc/pgpass",
+                    "postgresql://ada@db.example/acme?sslkey=/etc/key",
+                )
+            ]
+
+        assert [one.headers["x-error-code"] for one in answers] == ["url_of_server"] * 3
+        assert empty.stat().st_size == 0
+
+
+@asynccontextmanager
+async def admin_of(services: Services) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield the client of a new admin."""
+    await admins.create(
+        system_context("test"),
+        services.catalog,
+        services.passwords,
+        email=ADMIN,
+        password=ADMIN_PASSWORD,
+    )
+    async with client_of(app_over(services)) as client:
+        body = {"email": ADMIN, "password": ADMIN_PASSWORD}
+        login = await client.post("/api/admin/auth/login", json=body)
+        client.headers["authorization"] = f"Bearer {login.json()['data']['token']}"
+        yield client

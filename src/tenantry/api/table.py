@@ -9,6 +9,7 @@ from tenantry.api.openapi import OpenApi, describe, endpoint_of
 from tenantry.api.routes import (
     admin_auth,
     admins,
+    attached_databases,
     audit_logs,
     backups,
     blog,
@@ -57,6 +58,7 @@ _MODULES = (
     admins,
     audit_logs,
     tenants,
+    attached_databases,
     deleted_tenants,
     backups,
     drift,

@@ -10,6 +10,11 @@ from tenantry.cli.database_urls import read_url
 from tenantry.cli.finding import opened_tenant
 from tenantry.cli.printing import output
 from tenantry.cli.tenant_reading import show_tenant
+from tenantry.kit.errors import Invalid
+
+
+class LabelsApart(Invalid):
+    """--replace changes no label: use `tenantry tenant label`."""
 
 
 async def attach(
@@ -26,6 +31,9 @@ async def attach(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A label of it. Can be repeated."),
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="It is attached, and its password has changed.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Attach a database that follows your revisions, and is not served.
@@ -36,6 +44,13 @@ async def attach(
     databases of another project use `tenantry fleet migrate`.
     """
     address = read_url("--url", url)
+    if replace:
+        if label:
+            raise LabelsApart
+        async with opened_tenant(name) as (services, found):
+            await services.attaching.replace_url(session.context(), found, address)
+        output.show_done(f"The URL of {found.name} was replaced.", as_json=as_json)
+        return
     async with session.opened() as services:
         attached = await services.attaching.attach(
             session.context(), name=name, url=address, labels=labels_after({}, label or [])

@@ -20,18 +20,43 @@ from tenantry.fleet.database_list import of_urls
 from tenantry.fleet.lifecycle import Lifecycle, new_tenant
 from tenantry.kit import postgres_urls
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Conflict, TenantryError
+from tenantry.kit.errors import Conflict, Invalid, TenantryError
 from tenantry.kit.server_settings import TenantServer
 from tenantry.migration.errors import explain
 from tenantry.migration.schema_state import BASE, Schema
 from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.tenant.databases import ELSEWHERE
 
+_FILES = frozenset({"passfile", "sslcert", "sslcrl", "sslkey", "sslrootcert"})
 _LOGGED = ("name", "database_name", "server_name", "labels")
 
 
 class NotAttachable(Conflict):
     """The database cannot be attached; the message says why."""
+
+
+class OtherDatabase(Conflict):
+    """Only the password can be replaced: for another place, detach the database, and attach it."""
+
+
+class UrlOfServer(Invalid):
+    """Only `tenantry tenant attach` takes this URL: over HTTP, postgresql:// without files."""
+
+
+def check_remote(url: str) -> None:
+    """Check that *url* names no file of this machine, which an admin over HTTP must not choose.
+
+    A file without content would become a database; one with passwords could be sent anywhere.
+
+    Raises:
+        UrlOfServer: It names one, or is not of PostgreSQL.
+        BadList: It is no URL.
+    """
+    [listed] = of_urls([url])
+    if sqlite_path(listed.url) is not None or not _FILES.isdisjoint(
+        postgres_urls.parse(listed.url).parameters
+    ):
+        raise UrlOfServer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +88,18 @@ class Attaching:
             TenantNameInUse, DatabaseInUse: There is a tenant of this name, or it is attached.
             BadStream: The directory of revisions cannot be read.
         """
-        streams = self.lifecycle.streams().of(is_attached=True)
         [listed] = of_urls([url])
-        server_name = self._server_of(listed)
-        found = await self._read(listed, streams)
-        await _check_revision(found, streams)
         tenant = msgspec.structs.replace(
-            new_tenant(ctx, name, [], server_name),
+            new_tenant(ctx, name, [], self._server_of(listed)),
             database_name=listed.place,
             state=TenantState.READY.value,
-            schema_revision=str(found.revision),
             labels=checked_labels(labels),
             is_attached=True,
         )
+        streams = self.lifecycle.streams().of(is_attached=True)
+        found = await self._read(listed, streams)
+        await _check_revision(found, streams)
+        tenant = msgspec.structs.replace(tenant, schema_revision=str(found.revision))
         sealed = self.seal.close(listed.url.encode(), tenant.id.bytes)
         changes = audit_log.changes_between(None, tenant, *_LOGGED)
         async with self.lifecycle.catalog.change(
@@ -83,6 +107,29 @@ class Attaching:
         ) as session:
             await attached.add_sealed(session, tenant, sealed)
         return tenant
+
+    async def replace_url(self, ctx: OperationContext, tenant: Tenant, url: str) -> None:
+        """Replace the URL of an attached database by *url*, which has another password.
+
+        Everything else in it must be the same, so it is the same database.
+
+        Raises:
+            NotAttached: The tenant is none.
+            BadList: The URL breaks a rule.
+            OtherDatabase: It differs in more than the password.
+            NotAttachable: It cannot be read with *url*.
+        """
+        if not tenant.is_attached:
+            raise NotAttached
+        [listed] = of_urls([url])
+        if listed.place != tenant.database_name:
+            raise OtherDatabase
+        await self._read(listed, self.lifecycle.streams().of(is_attached=True))
+        sealed = self.seal.close(listed.url.encode(), tenant.id.bytes)
+        async with self.lifecycle.catalog.change(
+            ctx, "tenant.replace-url", tenant.id, tenant_id=tenant.id
+        ) as session:
+            await attached.reseal(session, {tenant.id: sealed})
 
     async def detach(self, ctx: OperationContext, tenant: Tenant) -> None:
         """Forget an attached database, with its labels; its runs stay in the history.
