@@ -218,7 +218,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace, operated: _Operate
     migrator = Migrator(threads, time_limits_of(settings), driver=settings.migration_driver)
     heartbeat = Heartbeat(catalog, pace)
     ledger = Ledger(catalog=catalog, databases=databases, heartbeat=heartbeat)
-    metrics = _metrics(catalog, servers, passwords)
+    metrics = _metrics(settings, catalog, servers, passwords)
     lifecycle = Lifecycle(
         catalog=catalog,
         databases=databases,
@@ -319,6 +319,7 @@ async def _background(
     deliveries = Deliveries(services.catalog, worker_id, hooks, pace=pace)
     works_on: list[Callable[[], Awaitable[None]]] = [services.catalog.cache.keep_checking]
     if changes:
+        services.metrics.watch_heartbeat(services.heartbeat.silent_seconds)
         answers = AnswerCounts(services.catalog, services.metrics, pace)
         report = partial(answers.added_to, services.worker.report)
         works_on += [partial(services.heartbeat.keep_beating, report), answers.keep_counting]
@@ -326,7 +327,7 @@ async def _background(
         works_on += (
             services.worker.work,
             partial(_keep_house, services),
-            partial(keep_reading, services.catalog, services.streams, services.metrics),
+            partial(keep_reading, services.catalog, services.streams, services.metrics, hooks),
         )
         if services.attached is None:
             posts = PostHooks(services.catalog, services.databases, worker_id, hooks, pace=pace)
@@ -384,11 +385,14 @@ async def _prune_tenants(services: Services) -> None:
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
 
-def _metrics(catalog: Catalog, servers: Mapping[str, Server], passwords: Passwords) -> Metrics:
-    metrics = Metrics()
+def _metrics(
+    settings: Settings, catalog: Catalog, servers: Mapping[str, Server], passwords: Passwords
+) -> Metrics:
+    metrics, mark = Metrics(), mark_of(settings.free_space_mark)
     metrics.watch_pool("catalog", catalog.budget)
     for name, server in servers.items():
         metrics.watch_pool(f"tenants/{name}", server.budget)
+        metrics.watch_space(f"tenants/{name}", server.folder, mark)
     metrics.watch_queue(lambda: passwords.pending_count)
     return metrics
 

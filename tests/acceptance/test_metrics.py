@@ -17,8 +17,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenantry.app import app_over
-from tenantry.catalog.job_states import Job, JobState
+from tenantry.catalog import outbox
+from tenantry.catalog.job_states import CANCELLED, Job, JobState
 from tenantry.catalog.jobs import ADD
+from tenantry.catalog.outbox import Notice
 from tenantry.catalog.session import CatalogSession
 from tenantry.cli.serving.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
 from tenantry.fleet import fleet_metrics
@@ -26,12 +28,14 @@ from tenantry.kit.access_log import AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
+from tenantry.kit.sizes import mark_of, space_above
 from testkit import raw_sql
 from testkit.programs import free_port, only_line, run, running
 from tests.acceptance.support import LOGIN, MIGRATE_ALL, PROFILE, database_of, lost, session
 from tests.conftest import PASSWORD, World
 
 METRICS = "/metrics"
+NOTICE = Notice("run.ended", {})
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = dict[str, str]
@@ -61,11 +65,12 @@ async def read_once(metrics: Metrics) -> None:
         await asyncio.sleep(0.01)
 
 
-async def add_job(session: CatalogSession, state: JobState, at: datetime) -> None:
-    finished_at = at if state is JobState.DONE else None
-    added = Job(
-        new_id(), "backup", None, None, "ada", at, state=state.value, finished_at=finished_at
-    )
+async def add_job(
+    session: CatalogSession, state: JobState, at: datetime, *, error: str | None = None
+) -> None:
+    finished_at = None if state is JobState.QUEUED else at
+    ended = {"finished_at": finished_at, "error": error}
+    added = Job(new_id(), "backup", None, None, "ada", at, state=state.value, **ended)
     await session.execute(ADD, **msgspec.structs.asdict(added))
 
 
@@ -96,7 +101,12 @@ class TestMetrics:
         async with services.catalog.begin() as session:  # before a worker claims the job
             await add_job(session, JobState.QUEUED, hour_ago)
             await add_job(session, JobState.DONE, hour_ago)
-            state = await fleet_metrics.read(session, str(services.streams().head))
+            await add_job(session, JobState.FAILED, utc_now(), error="no space")
+            await add_job(session, JobState.FAILED, utc_now(), error=CANCELLED)
+            await add_job(session, JobState.FAILED, hour_ago, error="no space")
+            await outbox.add(session, {"desk": ["run.ended"]}, [NOTICE], now=hour_ago)
+            state = await fleet_metrics.read(session, str(services.streams().head), ["desk"])
+            without = await fleet_metrics.read(session, str(services.streams().head))
         admin = await world.admin()
         await read_once(services.metrics)
         services.metrics.fleet = state
@@ -105,7 +115,11 @@ class TestMetrics:
         assert value(found, "tenantry_tenants_behind") == 2
         assert value(found, "tenantry_tenants_failing") == 0
         assert value(found, "tenantry_queued_jobs") == 1
-        for name in ("oldest_queued_job", "last_backup"):
+        assert value(found, "tenantry_held_runs") == 0
+        assert value(found, "tenantry_failed_jobs", kind="backup") == 1
+        assert value(found, "tenantry_failed_jobs", kind="move") == 0
+        assert without.oldest_notification_at is None
+        for name in ("oldest_queued_job", "last_backup", "oldest_notification"):
             assert 3600 <= value(found, f"tenantry_{name}_age_seconds") < 3660
         assert "tenantry_active_run_age_seconds" not in found
 
@@ -229,8 +243,23 @@ class TestMetrics:
         for server in ("catalog", "tenants/default"):
             opened = value(text, "tenantry_pool_connections", server=server, state="open")
             idle = value(text, "tenantry_pool_connections", server=server, state="idle")
-            assert 0 < idle <= opened <= 64
+            most = value(text, "tenantry_pool_connections_max", server=server)
+            assert 0 < idle <= opened <= most <= 64
         assert value(text, "tenantry_hashing_queue") == 0
+
+    async def test_show_the_heartbeat_and_the_space_until_writes_are_rejected(self, world: World):
+        """The space is that of a folder of SQLite files; a PostgreSQL server has no sample."""
+        settings = world.services.settings
+        text = await scraped(world)
+
+        assert 0 < value(text, "tenantry_heartbeat_age_seconds") < 60
+        folder = world.services.databases.server("default").folder
+        shown = value(text, "tenantry_writable_bytes", server="tenants/default")
+        if folder is None:
+            assert "tenantry_writable_bytes{" not in text
+        else:
+            measured = space_above(folder, mark_of(settings.free_space_mark))
+            assert shown == pytest.approx(measured, abs=10**9)
 
     async def test_name_no_tenant(self, world: World):
         """No tenant, person or key is ever in a label."""
@@ -246,7 +275,8 @@ class TestMetrics:
             for label in sample.labels
         }
         assert labels == {
-            "method", "route", "status", "le", "outcome", "reason", "server", "state", "version"
+            "method", "route", "status", "le", "outcome", "reason", "server", "state", "version",
+            "kind",
         }  # fmt: skip
         for word in ("acme", "globex", str(world.acme.tenant.id), "owner@", "tnk_"):
             assert word not in text

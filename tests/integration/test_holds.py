@@ -16,6 +16,7 @@ from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import RunNotHolding
 from tenantry.catalog.runs import UNFINISHED_MAX, MigrationRun, RunState
 from tenantry.catalog.tenants import Tenant
+from tenantry.fleet import fleet_metrics
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.pages import Window
@@ -90,6 +91,7 @@ class TestHold:
             assert (run.state, run.holding_wave) == (RunState.HOLDING, 1)
             assert run.held_because == "Wave 1 of 3 has ended. Continue or cancel the run."
             assert (migrated(services, made), open_items(services)) == (1, 0)
+            assert (await fleet_metrics.read(services.catalog, "")).held_runs == 1
 
             await other.fleet.resume(ADA, run_id, wave=1)
             await until(services, run_id, RunState.HOLDING, 2)
@@ -98,6 +100,7 @@ class TestHold:
             await services.fleet.resume(ADA, run_id, wave=2)
             run = await services.fleet.wait(run_id)
             assert (run.state, run.success_count, run.held_because) == (RunState.SUCCESS, 4, None)
+            assert (await fleet_metrics.read(services.catalog, "")).held_runs == 0
 
     async def test_is_only_after_the_waves_that_were_named(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:

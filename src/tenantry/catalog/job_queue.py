@@ -85,6 +85,11 @@ class Length(msgspec.Struct, frozen=True):
     oldest_at: datetime | None
 
 
+class _Failed(msgspec.Struct, frozen=True):
+    kind: str
+    count: int
+
+
 class _Ended(msgspec.Struct, frozen=True):
     finished_at: datetime
 
@@ -165,6 +170,16 @@ _LAST_BACKUP = Statement(
     .order_by(job.c.finished_at.desc())
     .limit(1),
     _Ended,
+)
+_FAILED = Statement(
+    sa.select(job.c.kind, sa.func.count().label("count"))
+    .where(
+        job.c.finished_at >= sa.bindparam("since", type_=job.c.finished_at.type),
+        job.c.state == JobState.FAILED.value,
+        job.c.error != CANCELLED,
+    )
+    .group_by(job.c.kind),
+    _Failed,
 )
 _newest_backup = (
     sa.select(job.c.finished_at)
@@ -342,3 +357,9 @@ async def last_backup_at(session: CatalogSession) -> datetime | None:
     """Return when the newest backup of a tenant or of the catalog has ended, if one is listed."""
     found = await session.fetch_one(_LAST_BACKUP)
     return None if found is None else found.finished_at
+
+
+async def failed_since(session: CatalogSession, since: datetime) -> dict[str, int]:
+    """Return how many jobs of each kind have failed, without those that were cancelled."""
+    found = {one.kind: one.count for one in await session.fetch_all(_FAILED, since=since)}
+    return dict.fromkeys((*LANES[:-1], *OTHERS), 0) | found

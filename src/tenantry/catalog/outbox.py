@@ -70,13 +70,18 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many notifications of a target there are, with the kept ones that have ended."""
+    """How many notifications of a target there are, with the kept ones that have ended.
+
+    Attributes:
+        oldest_at: When the oldest queued one was queued.
+    """
 
     target: str
     queued: int = 0
     delivered: int = 0
     failed: int = 0
     dropped: int = 0
+    oldest_at: datetime | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -158,6 +163,7 @@ _COUNT = Statement(
             sa.func.count(sa.case((_row.state == state.value, 1))).label(state.value)
             for state in State
         ),
+        sa.func.min(sa.case((_is_queued, _row.created_at))).label("oldest_at"),
     ).group_by(_row.target),
     Counts,
 )

@@ -47,19 +47,20 @@ class Budget(Turns):
     """The places of all connections from this process to one server, over all its databases.
 
     Attributes:
+        connections_max: How many there can be.
         idle: The unused connections, which may be closed, with the pool that holds each and since
             when; the longest idle first. `Database` adds and removes its own.
     """
 
     def __init__(self, connections_max: int) -> None:
         super().__init__(connections_max)
-        self._most = connections_max
+        self.connections_max = connections_max
         self.idle: dict[Connection, tuple[list[Connection], float]] = {}
 
     @property
     def open_count(self) -> int:
         """The number of connections that are open or being opened."""
-        return self._most - self.free
+        return self.connections_max - self.free
 
     @property
     def idle_count(self) -> int:

@@ -7,18 +7,21 @@ people who need not know them.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from tenantry.kit.access_log import SERVER_ERROR
 from tenantry.kit.clock import utc_now
 from tenantry.kit.release import VERSION
+from tenantry.kit.sizes import FreeSpaceMark, space_above
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -44,22 +47,30 @@ class FleetState:
     Attributes:
         tenants_behind: Active tenants that were not last seen at the head.
         tenants_failing: Active tenants for which the latest migration failed.
+        held_runs: Migration runs that wait for a person, or for a process with their revisions.
         queued_jobs: Jobs that wait for a process.
-        oldest_job_at: When the first of them was queued.
+        failed_jobs: Jobs that failed in the last hour and were not cancelled, by their kind.
+        oldest_job_at: When the first of the queued jobs was queued.
         oldest_run_at: When the oldest unfinished migration run began.
         last_backup_at: When the newest successful backup ended.
+        oldest_notification_at: When the oldest undelivered notification was queued.
     """
 
     tenants_behind: int
     tenants_failing: int
+    held_runs: int
     queued_jobs: int
+    failed_jobs: Mapping[str, int]
     oldest_job_at: datetime | None
     oldest_run_at: datetime | None
     last_backup_at: datetime | None
+    oldest_notification_at: datetime | None
 
 
 class Pool(Protocol):
     """The connections of this process to one server."""
+
+    connections_max: int
 
     @property
     def open_count(self) -> int:
@@ -127,6 +138,8 @@ class Metrics:
         self._unavailable: Counter[str] = Counter()
         self._read_connections: Callable[[], int] = int
         self._read_queue: Callable[[], int] = int
+        self._read_silence: Callable[[], float] = float
+        self._spaces: dict[str, Callable[[], int]] = {}
         self.fleet: FleetState | None = None
 
     @cached_property
@@ -191,6 +204,18 @@ class Metrics:
         """Include the passwords that are hashed or queued from now on."""
         self._read_queue = read
 
+    def watch_heartbeat(self, read: Callable[[], float]) -> None:
+        """Include the seconds since the last heartbeat of this process from now on."""
+        self._read_silence = read
+
+    def watch_space(self, server: str, folder: Path | None, mark: FreeSpaceMark) -> None:
+        """Include the bytes that may be written until *mark* is free, if *server* is a folder.
+
+        There is no sample while the folder does not exist.
+        """
+        if folder is not None:
+            self._spaces[server] = partial(space_above, folder, mark)
+
     def render(self) -> bytes:
         """Return all metrics, in the text format of Prometheus (version 0.0.4)."""
         rendered: bytes = import_module("prometheus_client").generate_latest(self.registry)
@@ -230,6 +255,9 @@ class Metrics:
         yield from self._collect_fleet()
         queue = "Passwords that are being hashed, or wait for it."
         yield _families().GaugeMetricFamily("tenantry_hashing_queue", queue, self._read_queue())
+        silence = "Since this process has written its heartbeat into the catalog."
+        yield _families().GaugeMetricFamily("tenantry_heartbeat_age_seconds", silence, self._read_silence())
+        yield self._collect_spaces()
 
     def _first(self, method: str, route: str, status: int) -> _Requests:
         if method not in METHODS:
@@ -260,12 +288,18 @@ class Metrics:
         numbers = (
             ("tenants_behind", "Active tenants that are not at the head.", fleet.tenants_behind),
             ("tenants_failing", "Tenants whose latest migration failed.", fleet.tenants_failing),
+            ("held_runs", "Runs that wait for a person or for revisions.", fleet.held_runs),
             ("queued_jobs", "Jobs that wait for a process.", fleet.queued_jobs),
         )
         ages = (
             ("oldest_queued_job", "Since the oldest queued job was queued.", fleet.oldest_job_at),
             ("active_run", "Since the oldest unfinished run began.", fleet.oldest_run_at),
             ("last_backup", "Since the newest backup ended.", fleet.last_backup_at),
+            (
+                "oldest_notification",
+                "Since the oldest undelivered notification was queued.",
+                fleet.oldest_notification_at,
+            ),
         )
         for name, help_text, count in numbers:
             yield _families().GaugeMetricFamily(f"tenantry_{name}", help_text, count)
@@ -273,16 +307,34 @@ class Metrics:
             if since is not None:
                 age = max(0.0, (now - since).total_seconds())
                 yield _families().GaugeMetricFamily(f"tenantry_{name}_age_seconds", help_text, age)
+        failed = "Jobs that failed in the last hour and were not cancelled, by their kind."
+        failures = _families().GaugeMetricFamily("tenantry_failed_jobs", failed, labels=["kind"])
+        for kind, count in fleet.failed_jobs.items():
+            failures.add_metric([kind], count)
+        yield failures
 
     def _collect_pools(self) -> "Iterator[Metric]":
         help_text = "Connections of this process to a server, by its name."
         connections = _families().GaugeMetricFamily(
             "tenantry_pool_connections", help_text, labels=["server", "state"]
         )
+        limits = _families().GaugeMetricFamily(
+            "tenantry_pool_connections_max", "The limit of these connections.", labels=["server"]
+        )
         for server, pool in self._pools.items():
             connections.add_metric([server, "open"], pool.open_count)
             connections.add_metric([server, "idle"], pool.idle_count)
+            limits.add_metric([server], pool.connections_max)
         yield connections
+        yield limits
+
+    def _collect_spaces(self) -> "Metric":
+        help_text = "Bytes until writes are rejected, on the disk of a SQLite server."
+        spaces = _families().GaugeMetricFamily("tenantry_writable_bytes", help_text, labels=["server"])
+        for server, read in self._spaces.items():
+            with suppress(OSError):
+                spaces.add_metric([server], read())
+        return spaces
 
 
 def _families() -> Any:

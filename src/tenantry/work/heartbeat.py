@@ -12,6 +12,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.workers import Report
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 
@@ -25,6 +26,11 @@ class Heartbeat:
         self.worker_id: UUID = new_id()
         self._catalog = catalog
         self._pace = pace
+        self._beaten_at = monotonic_seconds()
+
+    def silent_seconds(self) -> float:
+        """Return for how long this process has written none, or has existed."""
+        return monotonic_seconds() - self._beaten_at
 
     async def beat(self, report: Report = Report()) -> None:  # noqa: B008 - it is frozen
         """Write one heartbeat, with a report.
@@ -33,6 +39,7 @@ class Heartbeat:
             DatabaseUnavailable: The catalog cannot be reached.
         """
         await workers.beat(self._catalog, self.worker_id, report)
+        self._beaten_at = monotonic_seconds()
 
     async def keep_beating(self, report: Callable[[], Report]) -> None:
         """Write a heartbeat with the current report every `Pace.beat_seconds`, until cancelled."""
