@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean site doc-blocks
+.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-monitoring test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean site doc-blocks
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ serve: .venv/.runtime ## Serve with your settings; without any, SQLite in ./data
 
 test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also among the slow ones
 	$(BIN)/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
-	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e and test-firefox), a shared cache in front (make test-edge), PgBouncer (make test-pooler), and going back to a point in time (make test-recipes)." >&2)
+	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e and test-firefox), a shared cache in front (make test-edge), PgBouncer (make test-pooler), going back to a point in time (make test-recipes), and Prometheus (make test-monitoring)." >&2)
 
 # The other ends of both ranges are in requirements/dev.lock: `test` runs them.
 test-versions: .versions/.lowest ## Run the tests of revisions with the lowest supported Alembic and SQLAlchemy
@@ -121,6 +121,13 @@ test-recipes: .venv/.dev .recipes/.tools ## Go back to a point in time with pgBa
 			postgresql pgbackrest sqlite3 >/dev/null; } || \
 		{ echo "NOT RUN: needs pgBackRest: apt-get install postgresql pgbackrest sqlite3" >&2; exit 3; }; fi
 	$(BIN)/pytest $(if $(T),$(T),tests/recipes)
+
+test-monitoring: .venv/.dev ## Let Prometheus check and run the alert rules, and scrape a service; installs it, when root
+	@if ! { command -v prometheus && command -v promtool; } >/dev/null; then \
+		{ test "$$(id -u)" = 0 && apt-get update -qq && \
+			apt-get install -qq --no-install-recommends prometheus >/dev/null; } || \
+		{ echo "NOT RUN: needs Prometheus: apt-get install prometheus" >&2; exit 3; }; fi
+	$(BIN)/pytest $(if $(T),$(T),tests/monitoring)
 
 # Without Docker and Podman, the steps that need no root are run in an empty folder.
 test-image: .venv/.dev .image/.tools ## Build the image and run it, and check each line of the Dockerfile
