@@ -7,7 +7,7 @@ people who need not know them.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,7 +25,7 @@ from tenantry.kit.sizes import FreeSpaceMark, space_above
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import CounterMetricFamily, Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
@@ -223,7 +223,7 @@ class Metrics:
 
     def collect(self) -> "Iterator[Metric]":
         """Yield all metrics for prometheus-client, in any thread."""
-        build = _families().GaugeMetricFamily(
+        build = _gauge(
             "tenantry_build_info", "The release of this process; always 1.", labels=["version"]
         )
         build.add_metric([VERSION], 1)
@@ -237,9 +237,7 @@ class Metrics:
             "tenantry_login_failures", "Passwords refused.", self._login_failures, label="reason"
         )
         yield from self._collect_pools()
-        yield _families().GaugeMetricFamily(
-            "tenantry_connections", "Connections of clients.", self._read_connections()
-        )
+        yield _gauge("tenantry_connections", "Connections of clients.", self._read_connections())
         yield _counter(
             "tenantry_refused_connections",
             "Connections of clients closed for what was sent, or because there were too many.",
@@ -254,9 +252,9 @@ class Metrics:
         )
         yield from self._collect_fleet()
         queue = "Passwords that are being hashed, or wait for it."
-        yield _families().GaugeMetricFamily("tenantry_hashing_queue", queue, self._read_queue())
+        yield _gauge("tenantry_hashing_queue", queue, self._read_queue())
         silence = "Since this process has written its heartbeat into the catalog."
-        yield _families().GaugeMetricFamily("tenantry_heartbeat_age_seconds", silence, self._read_silence())
+        yield _gauge("tenantry_heartbeat_age_seconds", silence, self._read_silence())
         yield self._collect_spaces()
 
     def _first(self, method: str, route: str, status: int) -> _Requests:
@@ -302,23 +300,21 @@ class Metrics:
             ),
         )
         for name, help_text, count in numbers:
-            yield _families().GaugeMetricFamily(f"tenantry_{name}", help_text, count)
+            yield _gauge(f"tenantry_{name}", help_text, count)
         for name, help_text, since in ages:
             if since is not None:
                 age = max(0.0, (now - since).total_seconds())
-                yield _families().GaugeMetricFamily(f"tenantry_{name}_age_seconds", help_text, age)
+                yield _gauge(f"tenantry_{name}_age_seconds", help_text, age)
         failed = "Jobs that failed in the last hour and were not cancelled, by their kind."
-        failures = _families().GaugeMetricFamily("tenantry_failed_jobs", failed, labels=["kind"])
+        failures = _gauge("tenantry_failed_jobs", failed, labels=["kind"])
         for kind, count in fleet.failed_jobs.items():
             failures.add_metric([kind], count)
         yield failures
 
     def _collect_pools(self) -> "Iterator[Metric]":
         help_text = "Connections of this process to a server, by its name."
-        connections = _families().GaugeMetricFamily(
-            "tenantry_pool_connections", help_text, labels=["server", "state"]
-        )
-        limits = _families().GaugeMetricFamily(
+        connections = _gauge("tenantry_pool_connections", help_text, labels=["server", "state"])
+        limits = _gauge(
             "tenantry_pool_connections_max", "The limit of these connections.", labels=["server"]
         )
         for server, pool in self._pools.items():
@@ -330,7 +326,7 @@ class Metrics:
 
     def _collect_spaces(self) -> "Metric":
         help_text = "Bytes until writes are rejected, on the disk of a SQLite server."
-        spaces = _families().GaugeMetricFamily("tenantry_writable_bytes", help_text, labels=["server"])
+        spaces = _gauge("tenantry_writable_bytes", help_text, labels=["server"])
         for server, read in self._spaces.items():
             with suppress(OSError):
                 spaces.add_metric([server], read())
@@ -340,6 +336,13 @@ class Metrics:
 def _families() -> Any:
     """Return the families of prometheus-client, which no command that publishes none imports."""
     return import_module("prometheus_client.core")
+
+
+def _gauge(
+    name: str, help_text: str, value: float | None = None, *, labels: Sequence[str] | None = None
+) -> "GaugeMetricFamily":
+    gauge: GaugeMetricFamily = _families().GaugeMetricFamily(name, help_text, value, labels)
+    return gauge
 
 
 def _counter(
