@@ -498,7 +498,7 @@ class TestOverHttp:
         said = "".join(one.text for one in (made, twice, replaced, other, detached, log))
         assert not any(one in said for one in (PASSWORD, "new-and-secret"))
 
-    async def test_a_url_names_no_file_of_the_server(self, ours: Settings, tmp_path: Path):
+    async def test_a_url_uses_nothing_of_the_machine_of_the_server(self, ours: Settings, tmp_path: Path):
         empty = tmp_path / "lock"
         empty.touch()
         async with open_services(ours) as services, admin_of(services) as client:
@@ -506,12 +506,14 @@ class TestOverHttp:
                 await client.post(DATABASES, json={"name": "legacy", "url": url})
                 for url in (
                     f"sqlite:///{empty}",
-                    "postgresql://ada@db.example/acme?passfile=/etc/pgpass",
-                    "postgresql://ada@db.example/acme?sslkey=/etc/key",
+                    "postgresql://ada:word@db.example/acme?passfile=/etc/pgpass",
+                    "postgresql://ada:word@db.example/acme?sslkey=/etc/key",
+                    "postgresql://ada@db.example/acme",
+                    "postgresql://ada:word@/acme?host=/run/postgresql",
                 )
             ]
 
-        assert [one.headers["x-error-code"] for one in answers] == ["url_of_server"] * 3
+        assert [one.headers["x-error-code"] for one in answers] == ["url_of_server"] * 5
         assert empty.stat().st_size == 0
 
 

@@ -40,22 +40,25 @@ class OtherDatabase(Conflict):
 
 
 class UrlOfServer(Invalid):
-    """Only `tenantry tenant attach` takes this URL: over HTTP, postgresql:// without files."""
+    """Over HTTP, a URL is `postgresql://USER:PASSWORD@HOST/DATABASE`, without files or sockets."""
 
 
 def check_remote(url: str) -> None:
-    """Check that *url* names no file of this machine, which an admin over HTTP must not choose.
+    """Check that *url* uses nothing of this machine, which an admin over HTTP must not choose.
 
-    A file without content would become a database; one with passwords could be sent anywhere.
+    A file without content would become a database. A password in a file or in the environment could
+    be sent anywhere, and a socket can let in the user of the process without one.
 
     Raises:
-        UrlOfServer: It names one, or is not of PostgreSQL.
+        UrlOfServer: It does, or is not of PostgreSQL.
         BadList: It is no URL.
     """
     [listed] = of_urls([url])
-    if sqlite_path(listed.url) is not None or not _FILES.isdisjoint(
-        postgres_urls.parse(listed.url).parameters
-    ):
+    if sqlite_path(listed.url) is not None:
+        raise UrlOfServer
+    parts = postgres_urls.parse(listed.url)
+    is_remote = parts.hosts and not any(host.startswith("/") for host, _ in parts.hosts)
+    if not (is_remote and parts.user and parts.password) or not _FILES.isdisjoint(parts.parameters):
         raise UrlOfServer
 
 
