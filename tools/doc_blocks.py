@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from testkit.postgres import Server, find_binaries, own_server
+
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "blocks.toml"
 BIN = Path(sys.executable).parent
@@ -27,7 +29,7 @@ FENCE = "```"
 # An untagged block with one of these first is commands; the next block, without prose between
 # them, is their output.
 PROGRAMS = re.compile(
-    r"(?:alembic|apt-get|cd|chmod|cosign|cp|curl|dnf|docker|export|for|git|install|ln|make|mkdir|mv"
+    r"(?:alembic|apt-get|bash|cd|chmod|cosign|cp|curl|dnf|docker|export|for|git|install|ln|make|mkdir|mv"
     r"|openssl|pg_createcluster|pip|podman|psql|python|runuser|sha256sum|sqlite3|ssh|sudo|systemctl"
     r"|tar|tenantry|test|time)"
 )
@@ -82,6 +84,8 @@ class Story(NamedTuple):
         stage: A script that prepares the empty folder.
         serve: A command that runs until the end, if the page needs one; it prints the first output.
         ready: What the served command prints when it can be used.
+        postgres: Whether the page needs a PostgreSQL server: `PGHOST`, `PGPORT` and `PGUSER`, a
+            superuser, and its programs in the `PATH`.
         values: For each name in commands, a pattern whose last group is its value, in all output.
         before: For the beginning of a block, a script that does what the text says before it.
             `BLOCK` is the last file.
@@ -94,6 +98,7 @@ class Story(NamedTuple):
     stage: str = ""
     serve: str = ""
     ready: str = ""
+    postgres: bool = False
     values: dict[str, str] = {}  # noqa: RUF012
     before: dict[str, str] = {}  # noqa: RUF012
     status: dict[str, int] = {}  # noqa: RUF012
@@ -190,7 +195,7 @@ class Shell:
         printed: All that was printed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, postgres: Server | None = None) -> None:
         """Start the shell in *folder*, which has the programs that readers have."""
         self.folder = folder
         self.printed = ""
@@ -199,10 +204,15 @@ class Shell:
         for name in ("tenantry", "alembic", "python"):
             (programs / name).symlink_to(BIN / name)
         path = f"{programs}:{os.environ['PATH']}"
+        of_server = {}
+        if postgres is not None:
+            path = f"{programs}:{find_binaries()}:{os.environ['PATH']}"
+            of_server = {"PGHOST": "127.0.0.1", "PGPORT": str(postgres.port), "PGUSER": "postgres"}
         self.process = subprocess.Popen(
             ["bash"],
             cwd=folder,
-            env={"PATH": path, "HOME": str(folder), "COLUMNS": "120", "LANG": "C.UTF-8"},
+            env={"PATH": path, "HOME": str(folder), "COLUMNS": "120", "LANG": "C.UTF-8"}
+            | of_server,
             stdin=subprocess.PIPE,
             text=True,
         )
@@ -241,7 +251,11 @@ def run(story: Story, folder: Path) -> list[str]:
     Raises:
         BlockFailed: A command failed, or has printed something else than the page says.
     """
-    shell = Shell(folder)
+    with own_server() if story.postgres else contextlib.nullcontext() as postgres:
+        return _run_in(story, folder, Shell(folder, postgres))
+
+
+def _run_in(story: Story, folder: Path, shell: Shell) -> list[str]:
     told: list[str] = []
     server = None
     try:
