@@ -60,14 +60,15 @@ def read_source(revision: Revision, version_table: str, engine: str) -> tuple[st
 def _read_text(text: bytes, version_table: str) -> tuple[str | None, bool]:
     """Return what `read_source` does, for a file with this text."""
     nodes = list(_executed(parse(text)))
-    has_block = "autocommit_block" in _names(nodes)
+    names = _names(nodes)
+    has_block = "autocommit_block" in names
     if version_table.encode() in text:
         return f"names {version_table}", has_block
-    return next(_reasons(nodes), None), has_block
+    return next(_reasons(nodes, names), None), has_block
 
 
-def _reasons(nodes: list[ast.AST]) -> Iterator[str]:
-    """Yield the reasons, the imports first."""
+def _reasons(nodes: list[ast.AST], every: set[str]) -> Iterator[str]:
+    """Yield the reasons, the imports first; *every* name is that of `_names`."""
     imports = [one for one in nodes if isinstance(one, ast.Import | ast.ImportFrom)]
     modules = {name for one in imports for name in _modules(one)}
     if foreign := sorted(modules - _PURE_MODULES - _TYPE_LIBRARIES):
@@ -78,7 +79,7 @@ def _reasons(nodes: list[ast.AST]) -> Iterator[str]:
     handlers = [one for one in nodes if isinstance(one, ast.ExceptHandler) and one.col_offset]
     if handlers:
         yield f"handles errors (line {min(one.lineno for one in handlers)})"
-    if names := sorted(_names(nodes) & _LIVE_NAMES):
+    if names := sorted(every & _LIVE_NAMES):
         yield f"uses {_listed(names)}"
     if _uses_dialect(nodes):
         yield "uses the dialect, other than dialect.name"
