@@ -160,16 +160,18 @@ class TestCheck:
         }
 
     @on_postgresql
-    @pytest.mark.parametrize(("change", "difference"), ON_POSTGRESQL)
-    async def test_compares_on_postgresql(
-        self, shops: Services, change: str, difference: tuple[str, str, str | None, str | None]
-    ):
-        (tenant,) = await tenants(shops, 1)
-        raw_sql.run(url_of(shops, tenant), change)
+    async def test_compares_on_postgresql(self, shops: Services):
+        """Each change in a tenant of its own."""
+        made = await tenants(shops, len(ON_POSTGRESQL))
+        for tenant, (change, _) in zip(made, ON_POSTGRESQL, strict=True):
+            raw_sql.run(url_of(shops, tenant), change)
 
         await checked(shops)
 
-        assert difference in (await drifted(shops))["tenant00"]
+        found = await drifted(shops)
+        assert {one.name for one in made} == found.keys()
+        for tenant, (change, difference) in zip(made, ON_POSTGRESQL, strict=True):
+            assert difference in found[tenant.name], change
 
     @on_postgresql
     async def test_calls_no_function_of_the_tenant(self, world: World, admin: httpx.AsyncClient):
