@@ -20,6 +20,7 @@ def _simulate(*arguments: str, seconds: int = SECONDS_MAX) -> subprocess.Complet
 
 @pytest.mark.timeout(2 * SECONDS_MAX)
 class TestSimulate:
+    @pytest.mark.slow
     def test_finds_a_planted_fault_and_plays_it_again(self):
         fault = ("--fault", "jobs_of_the_living_are_taken")
         found = _simulate(*fault, "--seconds", "150")  # it is found in seconds of an idle machine
