@@ -25,6 +25,7 @@ from tenantry.kit.release import VERSION
 from tenantry.tenant.entry import TenantContext
 
 DIGEST_BYTES = 16
+PRECONDITIONS = frozenset({b"if-match", b"if-none-match"})
 
 _RELEASE = VERSION.encode()
 
@@ -79,7 +80,10 @@ def expected_of(endpoint: Endpoint, headers: RawHeaders) -> Expected:
     It raises `ResourceExists` for ``If-None-Match: *``: a missing resource is 404 in any case. None
     without those headers.
     """
-    tags, unwanted, schema = expected_tags(headers), known_tags(headers), endpoint.edits
+    sent = [one for one in headers if one[0] in PRECONDITIONS]
+    if not sent:
+        return None
+    tags, unwanted, schema = expected_tags(sent), known_tags(sent), endpoint.edits
     assert schema is not None
     wanted = None if tags is None or ANY in tags else tags
     if wanted is None and not unwanted:
