@@ -88,7 +88,7 @@ class PostSummary(msgspec.Struct, frozen=True, rename="camel"):
         slug: The part of the post's URL; no two posts of a tenant have the same.
         excerpt: The beginning of the text, or what its author wrote instead; at most 500
             characters.
-        author_id: The user who has created it, whose own post it is; None without one.
+        author_id: The id of the user who has created it, as their own post; None without one.
         author_name: The name of the author when the post was written; empty without a user.
         tags: At most 20.
         published_at: When it was published; None for a draft.

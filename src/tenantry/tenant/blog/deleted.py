@@ -41,7 +41,7 @@ class DeletedPost(msgspec.Struct, frozen=True, rename="camel"):
         title: One line, at most 200 characters.
         slug: The part of the URL that the post had.
         excerpt: The beginning of the text, or what its author wrote instead.
-        author_id: The user who has created it, whose own post it is; None without one.
+        author_id: The id of the user who has created it, as their own post; None without one.
         author_name: The name of the author when the post was written; empty without a user.
         deleted_at: When it was deleted; 30 days later it is removed for good.
         deleted_by: The name of the user who has deleted it; empty without a user.
