@@ -36,7 +36,7 @@ COPIED_PARTS = (40, 10)
 PROPORTIONAL = Bound(1.3, at_least=False, unit=" times")
 FAR, NEAR = "far", "default"
 JOB_SECONDS_MAX = 600.0
-JOB_PAUSE_SECONDS = 0.02
+JOB_PAUSE_SECONDS = 0.05
 MEGABYTE = 1_000_000
 # Reads every version, and writes a row of each.
 REVISION = """
