@@ -93,29 +93,6 @@ class CreatedTenantResponse(TenantResponse, frozen=True):
         return cls.of(provisioned.tenant, api_key=provisioned.key.secret, owner=owner)
 
 
-class ReplaceUrlRequest(Schema, frozen=True):
-    """The URL of an attached database.
-
-    Attributes:
-        url: `postgresql://USER:PASSWORD@HOST/DATABASE`, without parameters that name files. It is
-            stored encrypted, and never returned.
-    """
-
-    url: str
-
-
-class AttachDatabaseRequest(ReplaceUrlRequest, frozen=True):
-    """A database that is to be attached.
-
-    Attributes:
-        name: One line of 1 to 100 characters that no tenant has; upper and lower case are the same.
-        labels: Its labels by their keys, at most 20. Omitted: none.
-    """
-
-    name: str
-    labels: dict[str, str] | UnsetType = UNSET
-
-
 class UpdateTenantRequest(Schema, frozen=True):
     """What is to change of a customer; what is left out stays.
 

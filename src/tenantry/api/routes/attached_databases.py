@@ -7,8 +7,9 @@ from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
 from tenantry.catalog import tenants
 from tenantry.fleet.attaching import check_remote
+from tenantry.schemas.attached_databases import AttachDatabaseRequest, ReplaceUrlRequest
 from tenantry.schemas.base import Nothing, sent_members
-from tenantry.schemas.tenants import AttachDatabaseRequest, ReplaceUrlRequest, TenantResponse
+from tenantry.schemas.tenants import TenantResponse
 from tenantry.services import Services
 
 # More time than other requests have: to connect to a database that may be far away.
