@@ -95,18 +95,17 @@ class Statement(Generic[Row]):
         self.row = row
         self.conflicts: Conflicts = conflicts or {}
         self._clause = clause
-        self._columns = _columns(clause, row)
         self._on_sqlite: tuple[Executable, ...] = on_sqlite or (clause,)
 
     @cached_property
     def postgresql(self) -> Compiled:
         """The statement on PostgreSQL."""
-        return compile_for(POSTGRESQL, self._clause, self._columns)
+        return compile_for(POSTGRESQL, self._clause, _columns(self._clause, self.row))
 
     @cached_property
     def sqlite(self) -> Compiled:
         """The statement on SQLite, or the second one of two."""
-        return compile_for(SQLITE, self._on_sqlite[-1], self._columns)
+        return compile_for(SQLITE, self._on_sqlite[-1], _columns(self._clause, self.row))
 
     @cached_property
     def sqlite_first(self) -> Compiled | None:
@@ -147,7 +146,7 @@ def compile_for(
 
 def columns_of(table: sa.FromClause, row: type[Any]) -> list[sa.ColumnElement[Any]]:
     """Return the columns of *table* that the fields of *row* name."""
-    return [table.c[field.name] for field in msgspec.structs.fields(row)]
+    return [table.c[name] for name in row.__struct_fields__]
 
 
 def parameters(*names: str) -> dict[str, sa.BindParameter[Any]]:
@@ -159,8 +158,8 @@ def _columns(clause: Executable, row: type[Any] | None) -> list[TypeEngine[Any]]
     if row is None:
         return []
     columns = list(clause.exported_columns)  # type: ignore[attr-defined]
-    fields = tuple(field.name for field in msgspec.structs.fields(row))
-    assert tuple(column.key for column in columns) == fields, f"{row} is not the row of {clause}"
+    is_row = tuple(column.key for column in columns) == row.__struct_fields__
+    assert is_row, f"{row} is not the row of {clause}"
     return [column.type for column in columns]
 
 
