@@ -1,4 +1,4 @@
-"""Targets of a tenant get what its readers see differently, and no other target does."""
+"""Targets of a tenant get what its readers see differently; other targets do not."""
 
 import asyncio
 import base64
@@ -55,15 +55,15 @@ async def _content(settings: Settings) -> Content:
         return await make_content(services)
 
 
-@pytest.fixture(name="told")
-def _told(settings: Settings, content: Content, hooked: Endpoint) -> Settings:
+@pytest.fixture(name="hooked_settings")
+def _hooked_settings(settings: Settings, content: Content, hooked: Endpoint) -> Settings:
     """Settings with a target for the posts of acme."""
     return _with(settings, site=_target(hooked, content.acme.tenant.id))
 
 
 @pytest.fixture(name="blog")
-async def _blog(told: Settings, content: Content) -> AsyncIterator[Blog]:
-    async with worked_on(told, content) as blog:
+async def _blog(hooked_settings: Settings, content: Content) -> AsyncIterator[Blog]:
+    async with worked_on(hooked_settings, content) as blog:
         yield blog
 
 
@@ -85,7 +85,7 @@ async def worked_on(settings: Settings, content: Content, **more: Any) -> AsyncI
         yield blog
 
 
-async def told_of(hooked: Endpoint, *events: str) -> list[dict[str, Any]]:
+async def sent_to(hooked: Endpoint, *events: str) -> list[dict[str, Any]]:
     """Return the data of the messages when these events have come; no others have."""
     await asyncio.to_thread(hooked.wait_for, len(events))
     await asyncio.sleep(0.3)
@@ -99,7 +99,7 @@ async def schedule(blog: Blog, post: Any, **times: timedelta) -> None:
 
 
 class TestAPost:
-    async def test_that_is_published_changed_and_withdrawn_is_told_in_order(
+    async def test_that_is_published_changed_and_withdrawn_is_sent_in_order(
         self, blog: Blog, hooked: Endpoint
     ):
         post = await blog.publish("Salt & time", "Never send this.")
@@ -107,7 +107,7 @@ class TestAPost:
         await blog.change(post, slug="brine", publish=True)
         await blog.owner.post(f"{OWN_POSTS}/{post['id']}/unpublish")
 
-        data = await told_of(hooked, PUBLISHED, CHANGED, CHANGED, UNPUBLISHED)
+        data = await sent_to(hooked, PUBLISHED, CHANGED, CHANGED, UNPUBLISHED)
 
         acme = blog.world.acme.tenant
         assert data[0] == {
@@ -124,7 +124,7 @@ class TestAPost:
         assert b"this" not in b"".join(body for _, body in hooked.received)
         assert len(set(hooked.ids)) == 4
 
-    async def test_is_told_of_when_readers_see_it_and_not_of_its_drafts(
+    async def test_is_sent_when_readers_see_it_and_its_drafts_are_not(
         self, blog: Blog, hooked: Endpoint
     ):
         draft = await blog.write("Only a draft")
@@ -137,77 +137,75 @@ class TestAPost:
         await blog.change(post, slug="never", publish=False)
         await blog.delete(post)
 
-        data = await told_of(hooked, PUBLISHED, CHANGED, UNPUBLISHED)
+        data = await sent_to(hooked, PUBLISHED, CHANGED, UNPUBLISHED)
 
         assert [one["slug"] for one in data] == ["at-once", "later", "later"]
         assert data[1]["previousSlug"] == "at-once"
 
-    async def test_of_a_tenant_that_no_target_names_is_told_nobody(
-        self, blog: Blog, hooked: Endpoint
-    ):
+    async def test_of_a_tenant_that_no_target_names_is_not_sent(self, blog: Blog, hooked: Endpoint):
         globex = await blog.owner_of(blog.world.globex)
         body = {"title": "Secret of globex", "content": "Text.", "publish": True}
         ok(await globex.post(OWN_POSTS, json=body), 201)
         await blog.publish("Of acme")
 
-        [data] = await told_of(hooked, PUBLISHED)
+        [data] = await sent_to(hooked, PUBLISHED)
 
         assert data["tenantName"] == "acme"
         assert "globex" not in str(hooked.messages)
 
-    async def test_is_told_only_the_targets_of_its_tenant(
+    async def test_is_sent_only_to_the_targets_of_its_tenant(
         self, settings: Settings, content: Content, hooked: Endpoint
     ):
         acme, globex = content.acme.tenant.id, content.globex.tenant.id
         with endpoint() as other, endpoint() as runs:
-            told = _with(
+            hooked_settings = _with(
                 settings,
                 both=_target(hooked, acme, globex),
                 ends=_target(other, globex, events=[UNPUBLISHED]),
                 runs={"url": runs.url, "secret": SECRET},
             )
-            async with worked_on(told, content) as blog:
+            async with worked_on(hooked_settings, content) as blog:
                 await blog.publish("Of acme")
                 theirs = await blog.owner_of(content.globex)
                 body = {"title": "Of globex", "content": "Text.", "publish": True}
                 post = ok(await theirs.post(OWN_POSTS, json=body), 201)
                 ok(await theirs.post(f"{OWN_POSTS}/{post['id']}/unpublish"))
                 await asyncio.to_thread(hooked.wait_for, 3)
-                await told_of(other, UNPUBLISHED)
+                await sent_to(other, UNPUBLISHED)
             assert runs.received == []
 
 
 class TestASchedule:
-    async def test_is_told_without_a_write_and_once(self, blog: Blog, hooked: Endpoint):
+    async def test_is_sent_without_a_write_and_once(self, blog: Blog, hooked: Endpoint):
         """The first write after it, which changes the rows, is no other event."""
         draft, live = await blog.write("Later"), await blog.publish("Offer")
         await schedule(blog, draft, publishAt=HOUR, unpublishAt=3 * HOUR + timedelta(seconds=0.1))
-        await told_of(hooked, PUBLISHED)
+        await sent_to(hooked, PUBLISHED)
         let_pass(blog, 1)
-        await told_of(hooked, PUBLISHED, PUBLISHED)
+        await sent_to(hooked, PUBLISHED, PUBLISHED)
         await blog.change(live, content="Now.", publish=True)
-        await told_of(hooked, PUBLISHED, PUBLISHED, CHANGED)
+        await sent_to(hooked, PUBLISHED, PUBLISHED, CHANGED)
         let_pass(blog, 2)
-        data = await told_of(hooked, PUBLISHED, PUBLISHED, CHANGED, UNPUBLISHED)
+        data = await sent_to(hooked, PUBLISHED, PUBLISHED, CHANGED, UNPUBLISHED)
         await blog.write("Any other")
-        await told_of(hooked, PUBLISHED, PUBLISHED, CHANGED, UNPUBLISHED)
+        await sent_to(hooked, PUBLISHED, PUBLISHED, CHANGED, UNPUBLISHED)
 
         assert [one["slug"] for one in data] == ["offer", "later", "offer", "later"]
 
-    async def test_that_a_write_has_settled_while_no_process_looked_is_told(
-        self, told: Settings, content: Content, hooked: Endpoint
+    async def test_that_a_write_has_settled_while_no_process_worked_is_sent(
+        self, hooked_settings: Settings, content: Content, hooked: Endpoint
     ):
-        async with worked_on(told, content) as blog:
+        async with worked_on(hooked_settings, content) as blog:
             live = await blog.publish("Offer")
-            await told_of(hooked, PUBLISHED)
-        async with worked_on(told, content, works=False) as blog:
+            await sent_to(hooked, PUBLISHED)
+        async with worked_on(hooked_settings, content, works=False) as blog:
             await blog.change(live, slug="bargain", publish=False)
             await schedule(blog, live, publishAt=HOUR, unpublishAt=HOUR + timedelta(seconds=0.1))
             await asyncio.sleep(0.2)
             let_pass(blog, 1)
             await blog.write("Any other")
-        async with worked_on(told, content):
-            data = await told_of(hooked, PUBLISHED, CHANGED, UNPUBLISHED)
+        async with worked_on(hooked_settings, content):
+            data = await sent_to(hooked, PUBLISHED, CHANGED, UNPUBLISHED)
 
         assert data[1]["previousSlug"] == "offer"
         assert data[2]["slug"] == "bargain"
@@ -228,7 +226,7 @@ class TestASchedule:
 
 
 class TestAProcess:
-    async def test_that_is_killed_between_the_outbox_and_the_cursor_tells_once(
+    async def test_that_is_killed_between_the_outbox_and_the_cursor_sends_once(
         self, blog: Blog, hooked: Endpoint, faults: Faults
     ):
         """Both are one transaction: neither was written, and both are written again."""
@@ -243,27 +241,28 @@ class TestAProcess:
         while not lost:  # noqa: ASYNC110 - the fault sets it
             await asyncio.sleep(0.02)
 
-        await told_of(hooked, PUBLISHED)
+        await sent_to(hooked, PUBLISHED)
 
-    async def test_that_is_gone_is_replaced_by_another_which_tells_nothing_twice(
-        self, told: Settings, content: Content, hooked: Endpoint
+    async def test_that_has_ended_is_replaced_by_another_which_sends_nothing_twice(
+        self, hooked_settings: Settings, content: Content, hooked: Endpoint
     ):
         """Also of what was written while none was there."""
-        async with worked_on(told, content) as blog:
+        async with worked_on(hooked_settings, content) as blog:
             await blog.publish("First")
-            await told_of(hooked, PUBLISHED)
-        async with worked_on(told, content, works=False) as blog:
+            await sent_to(hooked, PUBLISHED)
+        async with worked_on(hooked_settings, content, works=False) as blog:
             await blog.publish("Second")
-        async with worked_on(told, content) as first, worked_on(told, content):
-            await told_of(hooked, PUBLISHED, PUBLISHED)
+        async with (
+            worked_on(hooked_settings, content) as first,
+            worked_on(hooked_settings, content),
+        ):
+            await sent_to(hooked, PUBLISHED, PUBLISHED)
             await first.publish("Third")
-            data = await told_of(hooked, PUBLISHED, PUBLISHED, PUBLISHED)
+            data = await sent_to(hooked, PUBLISHED, PUBLISHED, PUBLISHED)
 
         assert [one["slug"] for one in data] == ["first", "second", "third"]
 
-    async def test_whose_clock_is_ahead_hides_no_event_of_another(
-        self, blog: Blog, hooked: Endpoint
-    ):
+    async def test_with_a_fast_clock_hides_no_event_of_another(self, blog: Blog, hooked: Endpoint):
         """The entry of the other is written later, and has an earlier time."""
         ctx = replace(system_context("ahead"), now=utc_now() + OVERLAP / 2)
         acme = blog.world.acme.tenant
@@ -272,12 +271,12 @@ class TestAProcess:
             change = publication.shown_change(None, "ahead")
             await audit.LOG.add(session, ctx, "post.publish", new_id(), changes=change)
             await state.change(session)
-        await told_of(hooked, PUBLISHED)
+        await sent_to(hooked, PUBLISHED)
         await blog.publish("Now")
-        await told_of(hooked, PUBLISHED, PUBLISHED)
+        await sent_to(hooked, PUBLISHED, PUBLISHED)
         await blog.publish("Again")
 
-        data = await told_of(hooked, PUBLISHED, PUBLISHED, PUBLISHED)
+        data = await sent_to(hooked, PUBLISHED, PUBLISHED, PUBLISHED)
 
         assert [one["slug"] for one in data] == ["ahead", "now", "again"]
 
@@ -290,7 +289,7 @@ class TestAProcess:
         await asyncio.sleep(0.01)
         async with worked_on(_with(settings, site=_target(hooked, acme)), content) as blog:
             await blog.publish("After it")
-            [data] = await told_of(hooked, PUBLISHED)
+            [data] = await sent_to(hooked, PUBLISHED)
         assert data["slug"] == "after-it"
 
     def test_forgets_the_oldest_of_too_many_positions(self):
@@ -303,7 +302,7 @@ class TestAProcess:
 
 
 class TestATenant:
-    async def test_that_is_suspended_is_told_of_when_it_is_active_again(
+    async def test_that_is_suspended_sends_when_it_is_active_again(
         self, blog: Blog, hooked: Endpoint
     ):
         draft = await blog.write("Later")
@@ -311,21 +310,21 @@ class TestATenant:
         await patch_tenant(blog.world, blog.world.acme, isActive=False)
         await asyncio.sleep(0.2)
         let_pass(blog, 1)
-        await told_of(hooked)
+        await sent_to(hooked)
         await patch_tenant(blog.world, blog.world.acme, isActive=True)
-        await told_of(hooked, PUBLISHED)
+        await sent_to(hooked, PUBLISHED)
 
-    async def test_that_is_moved_is_told_of_after_that(
+    async def test_that_is_moved_sends_after_that(
         self, settings: Settings, content: Content, hooked: Endpoint
     ):
         url = settings.servers["default"].address
         far = url if sqlite_path(url) is None else f"sqlite:///{settings.data_dir / 'far'}"
         values = settings.model_dump(exclude_unset=True)
         both = Settings(**{**values, "tenant_servers": {"far": {"url": far}}})
-        told = _with(both, site=_target(hooked, content.acme.tenant.id))
-        async with worked_on(told, content) as blog:
+        hooked_settings = _with(both, site=_target(hooked, content.acme.tenant.id))
+        async with worked_on(hooked_settings, content) as blog:
             await blog.publish("Before")
-            await told_of(hooked, PUBLISHED)
+            await sent_to(hooked, PUBLISHED)
             services = blog.world.services
             await moving.move(
                 system_context("test"),
@@ -335,9 +334,9 @@ class TestATenant:
                 progress=Copied(),
             )
             await blog.publish("After")
-            await told_of(hooked, PUBLISHED, PUBLISHED)
+            await sent_to(hooked, PUBLISHED, PUBLISHED)
 
-    async def test_that_is_cloned_is_told_of_only_if_named_and_never_of_its_past(
+    async def test_that_is_cloned_sends_nothing_of_its_past(
         self, settings: Settings, content: Content, hooked: Endpoint
     ):
         acme, ctx = content.acme.tenant, system_context("test")
@@ -346,15 +345,15 @@ class TestATenant:
             cloned = await cloning.clone(
                 ctx, blog.world.services.copying, acme, name="copy", progress=Copied()
             )
-            await told_of(hooked, PUBLISHED)
+            await sent_to(hooked, PUBLISHED)
         await asyncio.sleep(0.01)
         both = _with(settings, site=_target(hooked, acme.id, cloned.tenant.id))
         async with worked_on(both, content):
-            await told_of(hooked, PUBLISHED)
+            await sent_to(hooked, PUBLISHED)
 
     async def test_that_is_purged_has_no_cursor(self, blog: Blog, hooked: Endpoint):
         await blog.publish("Salt")
-        await told_of(hooked, PUBLISHED)
+        await sent_to(hooked, PUBLISHED)
         services, ctx = blog.world.services, system_context("test")
         await patch_tenant(blog.world, blog.world.acme, isActive=False)
         acme = blog.world.acme.tenant

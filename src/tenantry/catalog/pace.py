@@ -23,7 +23,7 @@ class Pace:
             have their turn.
         retry_seconds: Between two attempts to write outcomes.
         redelivery_seconds: After the first attempt to deliver a notification; then doubled.
-        post_events_seconds: Between two looks for events of posts, for the targets of a tenant.
+        post_events_seconds: Between two readings of the events of a tenant's posts.
         last_outcomes_seconds: For the last outcomes of a process that stops; then other processes
             read them from the tenants' own databases.
         unknown_seconds: Between two looks at a run with revisions that this process does not have.

@@ -23,7 +23,7 @@ SEEN_MAX = 1_000
 class Progress(msgspec.Struct, frozen=True):
     """Which positions of a log were read: those up to `since`, and those that were `seen` after it.
 
-    A process whose clock is behind, or whose transaction takes long, writes positions between.
+    A process with a slow clock, or a long transaction, writes positions between.
     """
 
     since: str

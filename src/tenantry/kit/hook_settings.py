@@ -23,7 +23,7 @@ from tenantry.kit.hook_events import FLEET_EVENTS, POST_EVENTS, Event
 
 HOOKS_MAX = 16
 TENANTS_MAX = 100
-"""Tenants of whose posts one target is notified."""
+"""Tenants that one target can name."""
 URL_CHARS_MAX = 2_048
 SECRET_PREFIX = "whsec_"  # noqa: S105 - no secret
 # The limits of Standard Webhooks for a key.
@@ -54,8 +54,8 @@ class Hook(BaseModel, frozen=True, hide_input_in_errors=True, extra="forbid"):
         url: Where messages are sent, with POST.
         secret: Signs the messages; empty for none, which only the format `slack` can have.
         secret_file: A file with the secret instead.
-        tenants: The ids of the tenants of whose posts it is notified. Not their names: another
-            tenant can get one. Such a target gets no other events.
+        tenants: The ids of tenants: it is notified of their posts, and of nothing else. Not their
+            names: another tenant can get one.
         events: What it is notified of: everything by default.
         format: `standard`, or `slack` for a JSON object with a text.
         allow_http: Whether messages may be sent unencrypted to another machine.

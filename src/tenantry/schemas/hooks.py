@@ -33,7 +33,7 @@ class HookResponse(Schema, frozen=True):
         url: The scheme and the host of its URL.
         format: `standard` or `slack`.
         events: The events of which it is notified.
-        tenant_ids: The tenants of whose posts it is notified; empty for runs and servers.
+        tenant_ids: The tenants with the posts that it is notified of; empty for runs and servers.
         queued_count: The notifications that wait to be delivered.
         delivered_count: Those that it has accepted, of the newest 200 that do not wait.
         failed_count: Those that it has not accepted until their last attempt, of the same.
