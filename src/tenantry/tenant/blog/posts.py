@@ -33,6 +33,7 @@ from tenantry.tenant.blog.content import (
     PostNotFound,
     PostStatus,
     PostSummary,
+    Stored,
 )
 from tenantry.tenant.blog.drafted import Reads
 from tenantry.tenant.blog.drafts import NOTHING, revised
@@ -40,7 +41,7 @@ from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.slugs import slug_of
 from tenantry.tenant.blog.versions import Kind, Saver
 from tenantry.tenant.blog.writing import Author
-from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabase, has_revision
+from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabase, TenantSession, has_revision
 from tenantry.tenant.entry import ScopeRequired, TenantContext
 
 
@@ -171,9 +172,7 @@ async def create(
             now=at.now,
             published_at=at.now if publish else None,
         )
-        changed = _changes(None, written)
-        changed += publication.shown_change(None, written.slug if publish else None)
-        await audit.LOG.add(session, at, "post.create", written.id, changes=changed)
+        await _log(at, session, "post.create", None, written, shown=publish)
         if publish:
             await audit.LOG.add(session, at, "post.publish", written.id)
     return written
@@ -264,10 +263,7 @@ async def update(
         await versions.add(
             session, post_id, number, says, by, kept=kept, now=at.now, published_at=shown_at
         )
-        changed = _changes(before, written)
-        if publish:
-            changed += publication.shown_change(before.published_slug, written.slug)
-        await audit.LOG.add(session, at, "post.update", post_id, changes=changed)
+        await _log(at, session, "post.update", before, written, shown=publish)
         if publish and (before.has_draft or written.published_at != before.published_at):
             await audit.LOG.add(session, at, "post.publish", post_id)
         return await publication.saved(session, before, written, is_published=publish)
@@ -326,8 +322,7 @@ async def delete(ctx: TenantContext, post_id: UUID, *, expected: Expected = None
         user_id = at.identity.user_id
         await deleted.add(session, post_id, recorded.version, now=at.now, user_id=user_id)
         await writing.remove(session, before)
-        changed = _changes(before, None) + publication.shown_change(before.published_slug, None)
-        await audit.LOG.add(session, at, "post.delete", post_id, changes=changed)
+        await _log(at, session, "post.delete", before, None, shown=True)
 
 
 def _check_scope(ctx: TenantContext, *, changes_readers: bool) -> None:
@@ -365,10 +360,23 @@ def _seen(ctx: TenantContext, found: Post | None) -> Post:
     return found
 
 
-def _changes(before: Post | None, after: Post | None) -> audit_log.Changes:
-    """Return the changes for the audit log; long texts are named without their values."""
+async def _log(
+    ctx: TenantContext,
+    session: TenantSession,
+    action: str,
+    before: Stored | None,
+    after: Post | None,
+    *,
+    shown: bool,
+) -> None:
+    """Add an entry; long texts are named without their values. *shown*: readers see the change."""
     changes = audit_log.changes_between(before, after, "title", "slug", "tags")
     for name in ("content", "excerpt"):
         if getattr(before, name, None) != getattr(after, name, None):
             changes += audit_log.named_change(name)
-    return changes
+    if shown:
+        old = None if before is None else before.published_slug
+        changes += publication.shown_change(old, None if after is None else after.slug)
+    target = after or before
+    assert target is not None
+    await audit.LOG.add(session, ctx, action, target.id, changes=changes)
