@@ -20,18 +20,18 @@ from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
 from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
-from tenantry.services import open_services, system_context
+from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant import audit
 from tenantry.tenant.blog import publication, state
 from tenantry.work.hook_status import status_of
-from tenantry.work.post_hooks import OVERLAP
+from tenantry.work.post_hooks import OVERLAP, WAITING_MAX
 from tenantry.work.progress import Progress as Copied
 from testkit import raw_sql
 from testkit.faults import Faults
 from testkit.hook_endpoint import Endpoint, endpoint
 from tests.acceptance.blogs import Blog, blog_of
-from tests.acceptance.support import OWN_POSTS, ok, patch_tenant
+from tests.acceptance.support import OWN_POSTS, ok, patch_tenant, until
 from tests.acceptance.test_schedules import copies, let_pass
 from tests.conftest import Content, make_content, world_of
 
@@ -96,6 +96,11 @@ async def sent_to(hooked: Endpoint, *events: str) -> list[dict[str, Any]]:
 async def schedule(blog: Blog, post: Any, **times: timedelta) -> None:
     body = {name: (utc_now() + at).isoformat() for name, at in times.items()}
     ok(await blog.owner.put(f"{OWN_POSTS}/{post['id']}/schedule", json=body))
+
+
+async def _queued(services: Services) -> int:
+    [status] = await status_of(services.catalog, services.settings.hooks)
+    return status.counts.queued
 
 
 class TestAPost:
@@ -211,15 +216,21 @@ class TestASchedule:
         assert data[2]["slug"] == "bargain"
 
     async def test_of_more_posts_than_can_wait_drops_none(self, blog: Blog, hooked: Endpoint):
-        """The rest waits in the tenant's own log."""
+        """The rest waits in the tenant's own log while an endpoint hangs."""
+        hooked.answers = [hooked.hang]
         await schedule(blog, await blog.write("Later"), publishAt=HOUR)
         count = outbox.QUEUED_MAX + 30
         copies(blog, count)
         let_pass(blog, 1)
-
-        await asyncio.to_thread(hooked.wait_for, count + 1)
-
+        await sent_to(hooked, PUBLISHED)
         services = blog.world.services
+        await until(lambda: _queued(services), lambda found: found == WAITING_MAX)
+        await asyncio.sleep(0.3)
+        assert await _queued(services) == WAITING_MAX
+
+        hooked.released.set()
+        await asyncio.to_thread(hooked.wait_for, count + 2)
+
         [status] = await status_of(services.catalog, services.settings.hooks)
         assert status.counts.dropped == 0
         assert len({one["data"]["postId"] for one in hooked.messages}) == count + 1
@@ -310,7 +321,8 @@ class TestATenant:
         await patch_tenant(blog.world, blog.world.acme, isActive=False)
         await asyncio.sleep(0.2)
         let_pass(blog, 1)
-        await sent_to(hooked)
+        await asyncio.sleep(1.5)
+        assert hooked.received == []
         await patch_tenant(blog.world, blog.world.acme, isActive=True)
         await sent_to(hooked, PUBLISHED)
 

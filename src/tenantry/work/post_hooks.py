@@ -99,6 +99,7 @@ class PostHooks:
         tenant = await tenants.find(self._catalog, tenant_id)
         if tenant is None or not tenant.is_active or tenant.is_attached:
             return False
+        self._databases.server(tenant.server_name)  # a process without it holds no cursor
         first = _from(self._began)
         cursor = await post_hooks.hold(
             self._catalog, target, tenant_id, first, worker_id=self._worker_id
