@@ -6,38 +6,32 @@ A documented output is a pattern: ids, times and decimals may differ, and an ell
 
 import argparse
 import contextlib
-import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from testkit.postgres import Server, find_binaries, own_server
+from tools.doc_shell import BlockFailed, Shell, served, started_servers
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "blocks.toml"
-BIN = Path(sys.executable).parent
 FENCE = "```"
 # An untagged block with one of these first is commands; the next block, without prose between
 # them, is their output.
 PROGRAMS = re.compile(
-    r"(?:alembic|apt-get|bash|cd|chmod|cosign|cp|curl|dnf|docker|export|for|git|install|ln|make|mkdir|mv"
+    r"(?:alembic|apt-get|bash|cat|cd|chmod|cosign|cp|curl|dnf|docker|export|for|git|install|ln|make|mkdir|mv"
     r"|openssl|pg_createcluster|pip|podman|psql|python|runuser|sha256sum|sqlite3|ssh|sudo|systemctl"
     r"|tar|tenantry|test|time)"
 )
 ASSIGNED = re.compile(r"(?:export )?[A-Z][A-Z_]*=")
 # Settings of a file `.env`.
 SETTING = re.compile(r"TENANTRY_\w+=\S*")
-BLOCK_SECONDS_MAX = 60
-STAGE_SECONDS_MAX = 60
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # What a documented output has, and what an actual one may have in its place. The first fits.
@@ -53,10 +47,6 @@ LOOSE = (
 )
 _DOCUMENTED = re.compile("|".join(f"(?P<{name}>{said})" for name, said, _ in LOOSE), re.MULTILINE)
 _ACTUAL = {name: actual for name, _, actual in LOOSE}
-
-
-class BlockFailed(Exception):
-    """A block does not do what its page says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +72,9 @@ class Story(NamedTuple):
     Attributes:
         page: Below the root of the project.
         stage: A script that prepares the empty folder.
+        servers: How many PostgreSQL servers the page needs: those on 127.0.0.1:5432, 5433, ….
         serve: A command that runs until the end, if the page needs one; it prints the first output.
         ready: What the served command prints when it can be used.
-        postgres: Whether the page needs a PostgreSQL server: `PGHOST`, `PGPORT` and `PGUSER`, a
-            superuser, and its programs in the `PATH`.
         values: For each name in commands, a pattern whose last group is its value, in all output.
         before: For the beginning of a block, a script that does what the text says before it.
             `BLOCK` is the last file.
@@ -96,9 +85,9 @@ class Story(NamedTuple):
 
     page: str
     stage: str = ""
+    servers: int = 0
     serve: str = ""
     ready: str = ""
-    postgres: bool = False
     values: dict[str, str] = {}  # noqa: RUF012
     before: dict[str, str] = {}  # noqa: RUF012
     status: dict[str, int] = {}  # noqa: RUF012
@@ -188,87 +177,22 @@ def compare(
     return dict(zip(ids, match.groups(), strict=True))
 
 
-class Shell:
-    """A shell that keeps its variables and its folder between blocks.
-
-    Attributes:
-        printed: All that was printed.
-    """
-
-    def __init__(self, folder: Path, postgres: Server | None = None) -> None:
-        """Start the shell in *folder*, which has the programs that readers have."""
-        self.folder = folder
-        self.printed = ""
-        programs = folder / ".venv" / "bin"
-        programs.mkdir(parents=True)
-        for name in ("tenantry", "alembic", "python"):
-            (programs / name).symlink_to(BIN / name)
-        path = f"{programs}:{os.environ['PATH']}"
-        of_server = {}
-        if postgres is not None:
-            path = f"{programs}:{find_binaries()}:{os.environ['PATH']}"
-            of_server = {"PGHOST": "127.0.0.1", "PGPORT": str(postgres.port), "PGUSER": "postgres"}
-        self.process = subprocess.Popen(
-            ["bash"],
-            cwd=folder,
-            env={"PATH": path, "HOME": str(folder), "COLUMNS": "120", "LANG": "C.UTF-8"}
-            | of_server,
-            stdin=subprocess.PIPE,
-            text=True,
-        )
-        self.run('curl() { command curl -sS "$@"; }')  # a terminal shows no progress either
-
-    def close(self) -> None:
-        """End the shell."""
-        assert self.process.stdin is not None
-        self.process.kill()
-        self.process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-
-    def run(self, script: str) -> tuple[int, str]:
-        """Run a script; return its exit status and what it printed."""
-        out, rc = self.folder / ".out", self.folder / ".rc"
-        rc.unlink(missing_ok=True)
-        assert self.process.stdin is not None
-        self.process.stdin.write(
-            f"{{\n{script}\n}} >{out} 2>&1 </dev/null; echo $? >{rc}.new; mv {rc}.new {rc}\n"
-        )
-        self.process.stdin.flush()
-        ends = time.monotonic() + BLOCK_SECONDS_MAX
-        while not rc.exists():
-            if time.monotonic() > ends or self.process.poll() is not None:
-                raise BlockFailed(f"no end after {BLOCK_SECONDS_MAX} s: {script}")
-            time.sleep(0.02)
-        text = out.read_text(encoding="utf-8")
-        self.printed += text
-        return int(rc.read_text()), text
-
-
 def run(story: Story, folder: Path) -> list[str]:
     """Run the commands of a page in an empty folder; return a line for each block.
 
     Raises:
         BlockFailed: A command failed, or has printed something else than the page says.
     """
-    with own_server() if story.postgres else contextlib.nullcontext() as postgres:
-        return _run_in(story, folder, Shell(folder, postgres))
-
-
-def _run_in(story: Story, folder: Path, shell: Shell) -> list[str]:
     told: list[str] = []
-    server = None
-    try:
+    with contextlib.ExitStack() as ended:
+        shell = ended.enter_context(Shell.opened(folder))
+        if story.servers:
+            shell.ports = ended.enter_context(started_servers(story.servers))
         if story.stage:
-            _check(shell.run(story.stage), 0, story.page)
+            _check(shell.run(shell.with_ports(story.stage)), 0, story.page)
         if story.serve:
-            server = _serve(story, folder, shell)
+            ended.enter_context(served(story.serve, story.ready, shell))
         _run_blocks(story, shell, told)
-    finally:
-        shell.close()
-        if server is not None:
-            server.terminate()
-            server.wait()
     return told
 
 
@@ -282,10 +206,10 @@ def _run_blocks(story: Story, shell: Shell, told: list[str]) -> None:
             printed = ""
         elif block.kind == "commands":
             if script := _of(story.before, block.text):
-                _check(shell.run(script), 0, where)
+                _check(shell.run(shell.with_ports(script)), 0, where)
             printed = ""
             for command in commands(block.text):
-                ended = shell.run(_filled(command, story, shell.printed, ids))
+                ended = shell.run(_filled(shell.with_ports(command), story, shell.printed, ids))
                 _check(ended, _of(story.status, command) or 0, f"{where}: {command}")
                 printed += ended[1]
             told.append(f"{where} ran")
@@ -317,31 +241,6 @@ def commands(text: str) -> list[str]:
 def _is_whole(script: str) -> bool:
     read = subprocess.run(["bash", "-n", "-c", script], capture_output=True, check=False)
     return read.returncode == 0 and b"here-document" not in read.stderr
-
-
-def _serve(story: Story, folder: Path, shell: Shell) -> subprocess.Popen[bytes]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    shell.run(f"export TENANTRY_PORT={port}")
-    log = folder / ".served"
-    with log.open("wb") as out:
-        environment = {"PATH": str(BIN), "HOME": str(folder), "TENANTRY_PORT": str(port)}
-        process = subprocess.Popen(
-            story.serve.split(),
-            cwd=folder,
-            env=environment,
-            stdout=out,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    ends = time.monotonic() + STAGE_SECONDS_MAX
-    while story.ready not in (text := log.read_text(encoding="utf-8")):
-        if time.monotonic() > ends or process.poll() is not None:
-            process.kill()
-            raise BlockFailed(f"{story.serve} is not ready after {STAGE_SECONDS_MAX} s: {text}")
-        time.sleep(0.05)
-    shell.printed = text
-    return process
 
 
 def _filled(text: str, story: Story, printed: str, ids: dict[str, str]) -> str:
