@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from testkit.programs import free_port
 from tools.doc_shell import BlockFailed, Shell, served, started_servers
 
 ROOT = Path(__file__).parents[1]
@@ -25,8 +26,8 @@ FENCE = "```"
 # An untagged block with one of these first is commands; the next block, without prose between
 # them, is their output.
 PROGRAMS = re.compile(
-    r"(?:alembic|apt-get|bash|cat|cd|chmod|cosign|cp|curl|dnf|docker|export|for|git|install|ln|make|mkdir|mv"
-    r"|openssl|pg_createcluster|pip|podman|psql|python|runuser|sha256sum|sqlite3|ssh|sudo|systemctl"
+    r"(?:alembic|apt-get|bash|cat|cd|chmod|cosign|cp|curl|dnf|docker|echo|export|for|git|install|kill|ln|make|mkdir|mv"
+    r"|openssl|patroni(?:ctl)?|pg_createcluster|pip|podman|psql|python|runuser|sha256sum|sqlite3|ssh|sudo|systemctl"
     r"|tar|tenantry|test|time)"
 )
 ASSIGNED = re.compile(r"(?:export )?[A-Z][A-Z_]*=")
@@ -73,6 +74,7 @@ class Story(NamedTuple):
         page: Below the root of the project.
         stage: A script that prepares the empty folder.
         servers: How many PostgreSQL servers the page needs: those on 127.0.0.1:5432, 5433, ….
+        ports: Of 127.0.0.1, on which its commands listen; a run uses free ones instead.
         serve: A command that runs until the end, if the page needs one; it prints the first output.
         ready: What the served command prints when it can be used.
         values: For each name in commands, a pattern whose last group is its value, in all output.
@@ -86,6 +88,7 @@ class Story(NamedTuple):
     page: str
     stage: str = ""
     servers: int = 0
+    ports: tuple[int, ...] = ()
     serve: str = ""
     ready: str = ""
     values: dict[str, str] = {}  # noqa: RUF012
@@ -186,8 +189,9 @@ def run(story: Story, folder: Path) -> list[str]:
     told: list[str] = []
     with contextlib.ExitStack() as ended:
         shell = ended.enter_context(Shell.opened(folder))
+        shell.ports |= {port: free_port() for port in story.ports}
         if story.servers:
-            shell.ports = ended.enter_context(started_servers(story.servers))
+            shell.ports |= ended.enter_context(started_servers(story.servers))
         if story.stage:
             _check(shell.run(shell.with_ports(story.stage)), 0, story.page)
         if story.serve:

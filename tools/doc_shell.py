@@ -14,7 +14,7 @@ from pathlib import Path
 from testkit.postgres import PostgresMissing, find_binaries, own_server
 
 BIN = Path(sys.executable).parent
-BLOCK_SECONDS_MAX = 60
+BLOCK_SECONDS_MAX = 180
 STAGE_SECONDS_MAX = 60
 
 
@@ -28,14 +28,14 @@ class Shell:
     Attributes:
         folder: Where it was started.
         printed: All that was printed.
-        ports: Of the PostgreSQL servers, in place of 5432, 5433, … of the page.
+        ports: By those of the page, the ports that are used instead.
     """
 
     def __init__(self, folder: Path) -> None:
         """Start the shell in *folder*, which has the programs that readers have."""
         self.folder = folder
         self.printed = ""
-        self.ports: tuple[int, ...] = ()
+        self.ports: dict[int, int] = {}
         programs = folder / ".venv" / "bin"
         programs.mkdir(parents=True)
         for name in ("tenantry", "alembic", "python"):
@@ -78,7 +78,7 @@ class Shell:
         rc.unlink(missing_ok=True)
         assert self.process.stdin is not None
         self.process.stdin.write(
-            f"{{\n{script}\n}} >{out} 2>&1 </dev/null; echo $? >{rc}.new; mv {rc}.new {rc}\n"
+            f"{{\n:\n{script}\n}} >{out} 2>&1 </dev/null; echo $? >{rc}.new; mv {rc}.new {rc}\n"
         )
         self.process.stdin.flush()
         ends = time.monotonic() + BLOCK_SECONDS_MAX
@@ -92,16 +92,19 @@ class Shell:
 
     def with_ports(self, text: str) -> str:
         """Return a text of the page with the ports of this run."""
-        for number, port in enumerate(self.ports):
-            text = re.sub(rf"127\.0\.0\.1:{5432 + number}\b", f"127.0.0.1:{port}", text)
-        return text
+
+        def used(found: re.Match[str]) -> str:
+            port = int(found[1])
+            return f"127.0.0.1:{self.ports.get(port, port)}"
+
+        return re.sub(r"127\.0\.0\.1:(\d+)\b", used, text)
 
 
 @contextlib.contextmanager
-def started_servers(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield the ports of new PostgreSQL servers, which accept any password."""
+def started_servers(count: int) -> Iterator[dict[int, int]]:
+    """Yield the ports of new PostgreSQL servers, which accept any password, by 5432, 5433, …."""
     with contextlib.ExitStack() as ended:
-        yield tuple(ended.enter_context(own_server()).port for _ in range(count))
+        yield {5432 + one: ended.enter_context(own_server()).port for one in range(count)}
 
 
 @contextlib.contextmanager
