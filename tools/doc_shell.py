@@ -41,7 +41,8 @@ class Shell:
         for name in ("tenantry", "alembic", "python"):
             (programs / name).symlink_to(BIN / name)
         with contextlib.suppress(PostgresMissing):
-            (programs / "psql").symlink_to(find_binaries() / "psql")
+            for name in ("pg_dump", "pg_restore", "psql"):
+                (programs / name).symlink_to(find_binaries() / name)
         path = f"{programs}:{os.environ['PATH']}"
         self.process = subprocess.Popen(
             ["bash"],

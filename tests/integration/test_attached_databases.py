@@ -498,7 +498,9 @@ class TestOverHttp:
         said = "".join(one.text for one in (made, twice, replaced, other, detached, log))
         assert not any(one in said for one in (PASSWORD, "new-and-secret"))
 
-    async def test_a_url_uses_nothing_of_the_machine_of_the_server(self, ours: Settings, tmp_path: Path):
+    async def test_a_url_uses_nothing_of_the_machine_of_the_server(
+        self, ours: Settings, tmp_path: Path
+    ):
         empty = tmp_path / "lock"
         empty.touch()
         async with open_services(ours) as services, admin_of(services) as client:
