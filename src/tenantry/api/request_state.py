@@ -23,6 +23,7 @@ from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.kit.ids import new_request_id
+from tenantry.kit.tracing import OpenSpan, active
 from tenantry.migration.errors import explain
 
 Scope = MutableMapping[str, Any]
@@ -153,6 +154,7 @@ class RequestState:
         quota: The caller's rate limit; None until the caller is known.
         ctx: The context of an admitted caller.
         has_begun: Whether the handler was called.
+        span: Its span; None while traces are off.
     """
 
     reserved: BodyReservation | None = None
@@ -167,6 +169,7 @@ class RequestState:
     ctx: OperationContext | None = None
     has_begun = False
     error: str | None = None
+    span: OpenSpan | None = None
 
     def __init__(self, scope: Scope, deadline: Deadline) -> None:
         self.began = monotonic_seconds()
@@ -178,6 +181,8 @@ class RequestState:
         self.method: str = "GET" if self.is_head else scope["method"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.path: str = scope["raw_path"].decode("latin-1")
+        if active.tracer is not None:
+            self.span = active.tracer.open_request(self.method, self.headers)
 
     def refuse(self, error: TenantryError) -> Response:
         """Return the response for *error*, and note it for the log."""
@@ -195,7 +200,7 @@ class RequestState:
             _log.warning("unavailable", request_id=self.request_id, cause=cause)
 
     def end(self, status: int) -> AccessEntry:
-        """Release the memory of the body, and return the line of the access log.
+        """Release the memory of the body, end the span, and return the line of the access log.
 
         Its level `error` means a bug, and `warning` an unavailable service.
         """
@@ -204,7 +209,7 @@ class RequestState:
         level = "info"
         if status >= SERVER_ERROR:
             level = "error" if status == SERVER_ERROR else "warning"
-        return AccessEntry(
+        entry = AccessEntry(
             at=utc_now(),
             level=level,
             event="request",
@@ -216,4 +221,8 @@ class RequestState:
             tenant=self.caller.tenant.id if isinstance(self.caller, Identity) else None,
             actor=self.ctx.actor if self.ctx else self.caller.actor if self.caller else None,
             error=self.error,
+            trace=self.span.trace if self.span else None,
         )
+        if self.span is not None:
+            self.span.end_request(entry)
+        return entry

@@ -13,7 +13,7 @@ from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output
 from tenantry.cli.serving import server, signals
 from tenantry.db.urls import sqlite_path
-from tenantry.kit import process
+from tenantry.kit import process, tracing
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Schema
 from tenantry.services import open_services
@@ -54,7 +54,7 @@ def worker(*, as_json: options.Json = False) -> None:
 
 async def _work(settings: Settings, *, as_json: bool) -> signal.Signals | None:
     stopped = asyncio.Event()
-    with signals.handled(stopped.set) as stop:
+    with signals.handled(stopped.set) as stop, tracing.exporting():
         async with open_services(settings) as services:
             process.settle()
             with server.serving_metrics(settings, services.metrics.registry):

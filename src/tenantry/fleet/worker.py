@@ -32,6 +32,7 @@ from tenantry.fleet.outcomes import OutcomeWriter
 from tenantry.kit.clock import utc_now
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.kit.release import VERSION
+from tenantry.kit.tracing import span
 from tenantry.migration.errors import explain
 from tenantry.migration.lock_retries import NOT_READ, FilesReplaced
 from tenantry.migration.migrator import Migrator
@@ -210,7 +211,16 @@ class Worker:
         run = claimed.run
         if run.is_planned and not await asyncio.to_thread(run.has_planned_files):
             return self._leave(claimed, may_have_started=claimed.was_held)
-        return await self._migrate(claimed)
+        with span(
+            "migrate tenant",
+            run_id=str(claimed.item.run_id),
+            tenant_id=str(claimed.item.tenant_id),
+            server=claimed.item.server_name,
+        ) as traced:
+            outcome = await self._migrate(claimed)
+            if traced is not None and isinstance(outcome, Outcome) and outcome.item.error:
+                traced.fail("MigrationFailed")
+            return outcome
 
     def _leave(self, claimed: Claimed, *, may_have_started: bool) -> Returned:
         self._runs.leave(claimed.run)

@@ -32,6 +32,7 @@ class AccessEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         path: The template of the endpoint, because a path can contain secrets.
         error: The error class, which the response does not show.
+        trace: The id of its trace, if traces are exported.
     """
 
     at: datetime
@@ -45,6 +46,7 @@ class AccessEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     tenant: UUID | None = None
     actor: str | None = None
     error: str | None = None
+    trace: str | None = None
 
 
 class AccessLog:

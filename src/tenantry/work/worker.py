@@ -20,6 +20,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.snapshots import remove_left
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
+from tenantry.kit.tracing import span
 from tenantry.work import ledger
 from tenantry.work.kinds import Kind
 from tenantry.work.ledger import Ledger, reason_of
@@ -133,7 +134,8 @@ class JobWorker:
                 actor=job.actor,
                 address=options.address,
             )
-            return await self._kinds[job.kind].run(ctx, job, options, Progress(job.id))
+            with span(f"job {job.kind}", job_id=str(job.id), request_id=options.request_id):
+                return await self._kinds[job.kind].run(ctx, job, options, Progress(job.id))
         except Exception as error:  # noqa: BLE001 - it is the result of the job
             _log.info("job failed", job=str(job.id), kind=job.kind, exc_info=True)
             # If it had begun, it has ended already, or is left to any process.

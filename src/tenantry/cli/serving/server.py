@@ -26,7 +26,7 @@ from tenantry.app import app_over, open_access_log
 from tenantry.catalog import admins
 from tenantry.cli.serving import metrics_port, signals
 from tenantry.fleet.worker import Worker
-from tenantry.kit import private, process
+from tenantry.kit import private, process, tracing
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import Metrics
 from tenantry.services import Services, open_services
@@ -215,7 +215,7 @@ async def _serve(
         if server is not None:
             server.begin_to_stop()
 
-    with signals.handled(begin_to_stop) as stop:
+    with signals.handled(begin_to_stop) as stop, tracing.exporting():
         async with opening(settings) as services:
             access_log = open_access_log(settings)
             app = app_over(services, access_log)

@@ -23,6 +23,7 @@ from tenantry.db.sessions import (
 from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
+from tenantry.kit.tracing import active
 
 # The server ends a statement at its deadline. If no response has arrived this much later, the
 # server or the network is down, and the connection is aborted.
@@ -78,7 +79,8 @@ class PostgresConnection(Connection):
         self, statement: Statement[Row], values: Mapping[str, object]
     ) -> Coroutine[Any, Any, list[Row]]:
         """Return every row."""
-        return self._within_deadline(self._fetch(statement, values), statement.conflicts)
+        sent = self._fetch(statement, values)
+        return self._within_deadline(statement.postgresql.sql, sent, statement.conflicts)
 
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
@@ -88,11 +90,12 @@ class PostgresConnection(Connection):
             compiled = statement.postgresql
             arguments = list(map(compiled.arguments, rows))
             executing = self._raw.executemany(compiled.sql, arguments)
-            await self._within_deadline(executing, statement.conflicts, len(rows) * ROW_SECONDS)
+            seconds_more = len(rows) * ROW_SECONDS
+            await self._within_deadline(compiled.sql, executing, statement.conflicts, seconds_more)
 
     async def command(self, sql: str) -> None:
         """Run *sql* unchanged, without parameters."""
-        await self._within_deadline(self._raw.execute(sql), {})
+        await self._within_deadline(sql, self._raw.execute(sql), {})
 
     @property
     def is_reusable(self) -> bool:
@@ -118,9 +121,11 @@ class PostgresConnection(Connection):
             raise
 
     async def _within_deadline(
-        self, sent: Awaitable[Answer], conflicts: Conflicts, seconds_more: float = 0
+        self, sql: str, sent: Awaitable[Answer], conflicts: Conflicts, seconds_more: float = 0
     ) -> Answer:
         self._deadline.begin(seconds_more)
+        if active.tracer is not None:
+            sent = active.tracer.statement("postgresql", sql, sent)
         try:
             if self._seconds_pooled is None:
                 return await sent

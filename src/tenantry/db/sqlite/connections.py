@@ -27,6 +27,7 @@ from tenantry.db.sessions import (
 )
 from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.tracing import active
 
 BUSY_TIMEOUT_SECONDS = 5.0
 FENCED = "the database rejects writes: it is moved"
@@ -142,7 +143,7 @@ class SqliteConnection(Connection):
         else:
             first_arguments = first.arguments(values)
             work = partial(self._run_both, first.sql, first_arguments, compiled.sql, arguments)
-        found = await self._in_thread(work, statement.conflicts)
+        found = await self._in_thread(compiled.sql, work, statement.conflicts)
         return compiled.rows(statement.row, found)
 
     async def execute_many(
@@ -153,11 +154,12 @@ class SqliteConnection(Connection):
             compiled = statement.sqlite
             arguments = list(map(compiled.arguments, rows))
             work = partial(self._run_many, compiled.sql, arguments)
-            await self._in_thread(work, statement.conflicts, len(rows) * ROW_SECONDS)
+            seconds_more = len(rows) * ROW_SECONDS
+            await self._in_thread(compiled.sql, work, statement.conflicts, seconds_more)
 
     async def command(self, sql: str) -> None:
         """Run *sql* unchanged, without parameters."""
-        await self._in_thread(partial(self._run, sql, []), {})
+        await self._in_thread(sql, partial(self._run, sql, []), {})
 
     @property
     def is_reusable(self) -> bool:
@@ -182,9 +184,13 @@ class SqliteConnection(Connection):
             closing.result()
 
     async def _in_thread(
-        self, work: Callable[[], Answer], conflicts: Conflicts, seconds_more: float = 0.0
+        self,
+        sql: str,
+        work: Callable[[], Answer],
+        conflicts: Conflicts,
+        seconds_more: float = 0.0,
     ) -> Answer:
-        """Run *work* in the thread of the connection, and return its result.
+        """Run *work*, which executes *sql*, in the thread of the connection, and return its result.
 
         Raises:
             DatabaseUnavailable: It failed, or did not end in time.
@@ -194,6 +200,8 @@ class SqliteConnection(Connection):
         self._answer = answer = self._thread.run(work)
         self._deadline.begin(seconds_more)
         try:
+            if active.tracer is not None:
+                return await active.tracer.statement("sqlite", sql, answer)
             return await answer
         except sqlite3.IntegrityError as error:
             raise _conflict(conflicts, error) from error
