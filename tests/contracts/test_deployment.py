@@ -2,7 +2,6 @@
 
 import configparser
 import re
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +21,39 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 # An instruction and all of its lines.
 INSTRUCTIONS = re.findall(r"^([A-Z]+) ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
-UNIT_FILE = ROOT / "deploy" / "tenantry.service"
+COMPOSE_FILE = ROOT / "deploy" / "compose" / "compose.yaml"
+COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8"))
+UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
+SECRETS = (COMPOSE_FILE.parent / "secrets.sh").read_text(encoding="utf-8")
 EXAMPLE = ROOT / ".env.example"
 
 NAMES_SETTINGS = [
     ROOT / "Dockerfile",
-    ROOT / "compose.yaml",
+    COMPOSE_FILE,
     EXAMPLE,
-    UNIT_FILE,
-    ROOT / "deploy" / "postgres.sh",
+    *UNITS,
+    ROOT / "deploy" / "migrate.sh",
+    ROOT / "deploy" / "compose" / "secrets.sh",
 ]
 SETTING = re.compile(rf"\b{PREFIX}[A-Z_]+[A-Z]\b")
 PINNED = re.compile(r"(python|postgres):\d+\.\d+(\.\d+)?-[a-z-]+")
+RELEASE = re.compile(r"(caddy|grafana/grafana|prom/prometheus):v?\d+\.\d+\.\d+(-alpine)?")
 OPEN_PATHS = {one.path for one in ENDPOINTS if one.level is OPEN and one.method == "GET"}
 COMMANDS = {name.removeprefix("tenantry ") for name in reference.commands()}
-OURS = [name for name in COMPOSE["services"] if name != "postgres"]
+OURS = [name for name in COMPOSE["services"] if COMPOSE["services"][name]["image"] == "tenantry"]
+API = [n for n in OURS if COMPOSE["services"][n].get("command") == ["serve"]]
+STAYING = [name for name in OURS if name != "migrate"]
 
 
 def of(instruction: str) -> list[str]:
     return [rest for name, rest in INSTRUCTIONS if name == instruction]
 
 
-def unit() -> dict[str, str]:
+def unit(file: Path) -> dict[str, str]:
     """Return the section of the service; of duplicate names, the last."""
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment, method-assign]
-    parser.read(UNIT_FILE)
+    parser.read(file)
     return dict(parser["Service"])
 
 
@@ -170,29 +175,69 @@ class TestDockerfile:
 
 class TestCompose:
     def test_has_two_servers_and_one_worker(self):
-        """Two processes that answer, one that migrates, and one PostgreSQL."""
-        commands = sorted(COMPOSE["services"][name]["command"][0] for name in OURS)
+        """Two processes that answer, and one that migrates, after one that only prepares."""
+        commands = sorted(COMPOSE["services"][name]["command"][0] for name in STAYING)
 
         assert commands == ["serve", "serve", "worker"]
         assert set(commands) <= COMMANDS
+        assert "tenantry-migrate" in COMPOSE["services"]["migrate"]["entrypoint"][-1]
+        assert "COPY deploy/migrate.sh /usr/local/bin/tenantry-migrate\n" in DOCKERFILE
+
+    def test_the_scripts_call_existing_commands(self):
+        script = (ROOT / "deploy" / "migrate.sh").read_text(encoding="utf-8")
+        called = re.findall(r"(?:^|[(; ])tenantry ([a-z]+ [a-z]+) -?", script, re.MULTILINE)
+
+        assert {"admin create", "admin list", "migrate all"} <= set(called)
+        assert set(called) <= COMMANDS
 
     @pytest.mark.parametrize("name", OURS)
     def test_has_valid_settings(self, name: str):
-        """The settings are valid together."""
+        """The settings are valid together, with those of the file of secrets."""
+        written = SECRETS.partition("<<ENV\n")[2].partition("ENV\n")[0]
+        secret = dict(line.split("=", 1) for line in written.splitlines())
+        named = COMPOSE["services"][name]["environment"] | secret
         given = {
-            key.removeprefix(PREFIX).lower(): re.sub(r"\$\{\w+:\?\}", secrets.token_hex(), value)
-            for key, value in COMPOSE["services"][name]["environment"].items()
+            key.removeprefix(PREFIX).lower(): re.sub(
+                r"\$\{SITE:-(\w+)\}|\$\w+|\$\(.+\)",
+                lambda one: one[1] or SECRET_KEY.encode().hex(),
+                value,
+            )
+            for key, value in named.items()
+            if key.startswith(PREFIX)
         }
 
         assert Settings(**given).catalog.startswith("postgresql://")
 
-    def test_trusts_the_proxy_of_its_machine(self):
+    def test_trusts_its_proxy(self):
         """A client's address comes from it; otherwise all clients share one limit on logins."""
-        [network] = COMPOSE["networks"]["default"]["ipam"]["config"]
+        [address] = COMPOSE["services"]["caddy"]["networks"]["default"].values()
 
         for name in OURS:
-            environment = COMPOSE["services"][name]["environment"]
-            assert environment["TENANTRY_TRUSTED_PROXIES"] == network["gateway"]
+            assert COMPOSE["services"][name]["environment"]["TENANTRY_TRUSTED_PROXIES"] == address
+
+    def test_its_proxy_finds_every_server(self):
+        """The names and the port of the image, and the path of its health check."""
+        caddy = (COMPOSE_FILE.parent / "Caddyfile").read_text(encoding="utf-8")
+        [upstreams] = re.findall(r"UPSTREAMS:([^}]+)", caddy)
+        [path] = re.findall(r"health_uri (\S+)", caddy)
+
+        assert upstreams.split() == [f"{name}:8000" for name in API]
+        assert path in OPEN_PATHS
+        for port in ("8080", "8443"):
+            assert f":{port}}}" in caddy
+            assert any(one.endswith(f":{port}") for one in COMPOSE["services"]["caddy"]["ports"])
+
+    def test_publishes_no_port_but_those_of_its_proxy(self):
+        """Prometheus and Grafana are for this machine only, and the others for no one."""
+        published = {
+            name: service["ports"]
+            for name, service in COMPOSE["services"].items()
+            if "ports" in service
+        }
+
+        assert set(published) == {"caddy", "grafana", "prometheus"}
+        for name in ("grafana", "prometheus"):
+            assert all(one.startswith("127.0.0.1:") for one in published[name])
 
     def test_keeps_one_folder_of_archives(self):
         """What one process saves, another one restores."""
@@ -202,26 +247,44 @@ class TestCompose:
         assert "backups" in COMPOSE["volumes"]
 
     def test_holds_no_secret(self):
-        """Secrets come from the environment, and it does not start without them."""
+        """Secrets are files that git ignores, which each service sees only if it needs them."""
+        files = {name: one["file"] for name, one in COMPOSE["secrets"].items()}
+
         for service in COMPOSE["services"].values():
-            for key, value in service["environment"].items():
-                if re.search("PASSWORD|SECRET|URL", key):
-                    assert re.search(r"\$\{\w+:\?\}", value)
-        used = set(re.findall(r"\$\{(\w+)", (ROOT / "compose.yaml").read_text(encoding="utf-8")))
-        known = set(reference.setting_names())
-        assert all(name in known or not name.startswith(PREFIX) for name in used)
+            for key in service.get("environment", {}):
+                assert not re.search("PASSWORD|SECRET|TENANTRY_.*URL", key) or (
+                    key.endswith("_FILE") or key == "TENANTRY_PUBLIC_URL"
+                )
+        assert all(Path(one).parent == Path("secrets") for one in files.values())
+        assert "/deploy/compose/secrets/\n" in (ROOT / ".gitignore").read_text(encoding="utf-8")
+        for file in files.values():
+            assert re.search(rf"\b{re.escape(Path(file).name)}\b", SECRETS)
+        for name in OURS:
+            [env] = [one for one in COMPOSE["services"][name]["secrets"] if isinstance(one, dict)]
+            assert env == {"source": "tenantry_env", "target": f"{of('WORKDIR')[-1]}/.env"}
+
+    def test_describes_what_it_reads(self):
+        """Every value that it reads from .env is in .env.example."""
+        example = (COMPOSE_FILE.parent / ".env.example").read_text(encoding="utf-8")
+        read = set(re.findall(r"\$\{(\w+)", COMPOSE_FILE.read_text(encoding="utf-8")))
+
+        assert read == set(re.findall(r"^#?(\w+)=", example, re.MULTILINE))
 
     def test_checks_health(self):
-        """No process starts before PostgreSQL is healthy, and the worker has a separate check."""
+        """Each starts after what it needs is healthy, and the worker has a separate check."""
         services = COMPOSE["services"]
 
-        assert "healthcheck" in services["postgres"]
-        assert "healthcheck" in services["worker"]
+        assert all("healthcheck" in one for name, one in services.items() if name not in API)
         port = services["worker"]["environment"]["TENANTRY_METRICS_PORT"]
         assert f"127.0.0.1:{port}/metrics" in services["worker"]["healthcheck"]["test"][-1]
         assert "/metrics" in {one.path for one in ENDPOINTS}
         for name in OURS:
             assert services[name]["depends_on"]["postgres"]["condition"] == "service_healthy"
+        for name in STAYING:
+            done = services[name]["depends_on"]["migrate"]["condition"]
+            assert done == "service_completed_successfully"
+        for name in API:
+            assert services["caddy"]["depends_on"][name]["condition"] == "service_healthy"
 
     def test_allows_the_time_of_a_shutdown(self):
         """It kills no process before the deadline of a shutdown."""
@@ -243,49 +306,63 @@ class TestCompose:
         assert each * len(OURS) < int(most)
 
     def test_pins_its_images(self):
-        """PostgreSQL is one release; ours is built here."""
+        """Each is one release; ours is built here."""
         image = COMPOSE["services"]["postgres"]["image"]
         ours = {COMPOSE["services"][name]["build"]["args"]["PYTHON_IMAGE"] for name in OURS}
 
         assert PINNED.fullmatch(image.removeprefix("${POSTGRES_IMAGE:-").removesuffix("}"))
         assert ours == {f"${{PYTHON_IMAGE:-{of('ARG')[0].partition('=')[2]}}}"}
+        for name in ("caddy", "grafana", "prometheus"):
+            assert RELEASE.fullmatch(COMPOSE["services"][name]["image"])
 
     @pytest.mark.parametrize("name", COMPOSE["services"])
     def test_bounds_every_service(self, name: str):
-        """No service takes the whole machine, writes its own image, or gains rights."""
+        """No service takes the whole machine, writes its own image, is root, or gains rights."""
         service = COMPOSE["services"][name]
 
         assert service["mem_limit"] == service["memswap_limit"]
         assert service["pids_limit"] > 0
         assert service["cpus"] > 0
         assert service["read_only"] is True
+        assert int(service["user"].partition(":")[0]) > 0
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
 
     def test_mounts_existing_files(self):
-        """The file that makes the role is in the project."""
-        mounted = [one.split(":")[0] for one in COMPOSE["services"]["postgres"]["volumes"]]
+        """What it mounts from the project is there."""
+        mounted = [
+            one.split(":")[0]
+            for service in COMPOSE["services"].values()
+            for one in service.get("volumes", [])
+        ]
 
-        assert all((ROOT / one).exists() for one in mounted if one.startswith("./"))
+        ours = [COMPOSE_FILE.parent / one for one in mounted if one.startswith(".")]
+        monitoring = {"grafana", "prometheus"}
+        for one in ours:
+            assert one.exists() or (one.resolve().parent.name in monitoring | {"deploy"}), one
 
 
+@pytest.mark.parametrize("file", UNITS, ids=lambda file: file.name)
 class TestUnit:
-    def test_starts_an_existing_command(self):
-        """It serves, as a separate user."""
-        program, command = unit()["ExecStart"].split()
+    def test_starts_existing_commands(self, file: Path):
+        """As a separate user; with the release that the link leads to."""
+        text = file.read_text(encoding="utf-8")
+        started = re.findall(r"^ExecStart=/opt/tenantry/bin/(.+)$", text, re.MULTILINE)
 
-        assert program.endswith("/bin/tenantry")
-        assert command in COMMANDS
-        assert unit()["User"] not in {"root", "0"}
+        assert started
+        for line in started:
+            words = re.split(r" (?=--)", line.replace("python -P -m tenantry", "tenantry"))[0]
+            assert words.removeprefix("tenantry ") in COMMANDS
+        assert unit(file)["User"] not in {"root", "0"}
 
-    def test_allows_the_time_of_a_shutdown(self):
+    def test_allows_the_time_of_a_shutdown(self, file: Path):
         """SIGTERM first, and then more time than a shutdown takes."""
-        assert unit()["KillSignal"] == "SIGTERM"
-        assert int(unit()["TimeoutStopSec"]) > EXIT_SECONDS_MAX
+        assert unit(file).get("KillSignal", "SIGTERM") == "SIGTERM"
+        assert int(unit(file)["TimeoutStopSec"]) > EXIT_SECONDS_MAX
 
-    def test_is_hardened(self):
+    def test_is_hardened(self, file: Path):
         """It can write its own folder and no other, and gain nothing."""
-        section = unit()
+        section = unit(file)
 
         assert section["ProtectSystem"] == "strict"
         assert section["NoNewPrivileges"] == "yes"

@@ -1,0 +1,1 @@
+"""The files of deploy, checked by the programs that read them, and run where they can be."""
