@@ -189,9 +189,19 @@ wheel: .venv/.runtime ## Build the wheel of a release in dist
 	@$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist .
 	@ls dist/*.whl
 
+clients: .clients/dist/.built ## Build the clients in Python and TypeScript in .clients/dist, from openapi.json
+	@ls .clients/dist/*
+
+.clients/dist/.built: openapi.json tools/clients/build.sh $(wildcard tools/clients/*/*) .clients/.tools
+	@tools/clients/build.sh .clients
+	@touch $@
+
+test-clients: .venv/.dev .clients/dist/.built ## Check the examples of the clients strictly, and run them against the demo
+	$(BIN)/pytest $(if $(T),$(T),tests/clients)
+
 # What is not a part of the commit is not in the release. Each release has a folder of its own.
-release: .venv/.runtime .supply/.tools .supply/.release ## Build wheel, archive, image, bill of materials, provenance and checksums in dist
-	@$(BIN)/python -m tools.release build dist $(CURDIR)/.supply/tools/bin/cyclonedx-py environment \
+release: .venv/.runtime .supply/.tools .supply/.release .clients/dist/.built ## Build wheel, archive, clients, image, bill of materials, provenance and checksums in dist
+	@$(BIN)/python -m tools.release build --clients .clients/dist dist $(CURDIR)/.supply/tools/bin/cyclonedx-py environment \
 		--pyproject pyproject.toml --mc-type application --output-reproducible --output-format JSON \
 		$(CURDIR)/.supply/release/bin/python --output-file
 
@@ -250,6 +260,8 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	printf '%s\n' $(LOWEST) | $(COMPILE) --no-deps -o requirements/lowest.lock -
 	$(COMPILE) --upgrade --group bench -c requirements/dev.lock -o requirements/bench.lock pyproject.toml
 	$(COMPILE) --upgrade --group supply -c requirements/dev.lock -o requirements/supply.lock
+	$(COMPILE) --upgrade --group clients -o requirements/clients.lock
+	$(COMPILE) --upgrade --group deploy -o requirements/deploy.lock
 	$(COMPILE) --upgrade --group cluster -c requirements/dev.lock -o requirements/cluster.lock
 	$(COMPILE) --upgrade --group image -o requirements/image.lock
 	$(COMPILE) --upgrade --group recipes -o requirements/recipes.lock
@@ -260,8 +272,6 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(UV) venv --quiet --clear --python $(PYTHON) .supply/tools
 	$(UV) pip sync --quiet --python .supply/tools/bin/python --require-hashes requirements/supply.lock
 	@touch $@
-	$(COMPILE) --upgrade --group clients -o requirements/clients.lock
-	$(COMPILE) --upgrade --group deploy -o requirements/deploy.lock
 
 .supply/.release: requirements/runtime.lock pyproject.toml | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .supply/release
@@ -274,16 +284,6 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(UV) pip sync --quiet --python .image/tools/bin/python --require-hashes requirements/image.lock
 	@touch $@
 
-.site/.tools: requirements/site.lock Makefile | $(UV)
-	$(UV) venv --quiet --clear --python $(PYTHON) .site/tools
-	$(UV) pip sync --quiet --python .site/tools/bin/python --require-hashes requirements/site.lock
-	@touch $@
-
-# Patroni runs as a user without rights, who cannot read a Python below the home folder of root.
-.cluster/.tools: requirements/cluster.lock Makefile | $(UV)
-	$(UV) venv --quiet --clear --python $(firstword $(wildcard /usr/bin/python3) $(PYTHON)) .cluster/tools
-	$(UV) pip sync --quiet --python .cluster/tools/bin/python --require-hashes requirements/cluster.lock
-	@touch $@
 .clients/.tools: requirements/clients.lock tools/clients/package-lock.json Makefile | $(UV)
 	@command -v npm >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && \
 		apt-get install -qq --no-install-recommends npm >/dev/null; } || \
@@ -301,6 +301,16 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 		{ echo "NOT RUN: needs Caddy, Compose, kubectl: requirements/deploy.lock cannot be installed" >&2; exit 3; }
 	@touch $@
 
+.site/.tools: requirements/site.lock Makefile | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) .site/tools
+	$(UV) pip sync --quiet --python .site/tools/bin/python --require-hashes requirements/site.lock
+	@touch $@
+
+# Patroni runs as a user without rights, who cannot read a Python below the home folder of root.
+.cluster/.tools: requirements/cluster.lock Makefile | $(UV)
+	$(UV) venv --quiet --clear --python $(firstword $(wildcard /usr/bin/python3) $(PYTHON)) .cluster/tools
+	$(UV) pip sync --quiet --python .cluster/tools/bin/python --require-hashes requirements/cluster.lock
+	@touch $@
 
 # Litestream's program, which only `test-recipes` runs.
 .recipes/.tools: requirements/recipes.lock Makefile | $(UV)

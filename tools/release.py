@@ -5,7 +5,7 @@ version, and writes the version to pyproject.toml, its only place.
 
 ``python -m tools.release build FOLDER COMMAND...`` builds the wheel, the source archive, the bill
 of materials (with the command), the image and the provenance from the commit that is checked out,
-and nothing else. The same commit gives the same bytes, but for the image.
+and adds the clients of ``make clients``. The same commit gives the same bytes, but for the image.
 """
 
 import argparse
@@ -133,7 +133,14 @@ def read_source(root: Path) -> Source:
     return Source(root, commit, epoch, version)
 
 
-def build(source: Source, folder: Path, sbom: Sequence[str], *, builder: str | None = None) -> Path:
+def build(
+    source: Source,
+    folder: Path,
+    sbom: Sequence[str],
+    *,
+    builder: str | None = None,
+    clients: Path | None = None,
+) -> Path:
     """Build the files of a release into a new folder in *folder*, and return its path.
 
     Args:
@@ -141,9 +148,10 @@ def build(source: Source, folder: Path, sbom: Sequence[str], *, builder: str | N
         folder: The folder.
         sbom: The command that writes the bill of materials to its last argument, which is added.
         builder: The program that builds the image; None for no image.
+        clients: The folder with the clients that `make clients` has built; None for none.
 
     Raises:
-        Refused: The new folder exists.
+        Refused: The new folder exists, or the clients are not those of the version.
     """
     target = folder.absolute() / source.stem
     if target.exists():
@@ -159,6 +167,9 @@ def build(source: Source, folder: Path, sbom: Sequence[str], *, builder: str | N
         subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
         shutil.copyfile(tree / LOCK, built / f"{source.stem}-runtime.lock")
         subprocess.run([*sbom, str(built / f"{source.stem}.cdx.json")], cwd=tree, check=True)
+        if clients is not None:
+            for one in _clients(clients, source.version):
+                shutil.copy(one, built)
         if builder is not None:
             image, file = f"tenantry:{source.version}", str(built / f"{source.stem}-image.tar")
             subprocess.run([builder, "build", "--quiet", "--tag", image, str(tree)], check=True)
@@ -199,6 +210,19 @@ def provenance(source: Source, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def _clients(folder: Path, version: str) -> list[Path]:
+    """Return the clients in *folder*.
+
+    Raises:
+        Refused: One of them has another version, so openapi.json is not that of the release.
+    """
+    names = (f"tenantry_client-{version}-py3-none-any.whl", f"tenantry-client-{version}.tgz")
+    found = sorted(one.name for one in folder.glob("tenantry*"))
+    if found != sorted(names):
+        raise Refused(f"The clients are {found}, not of {version}: run `make docs clients`.")
+    return [folder / name for name in names]
+
+
 def find_builder(*, seconds_max: float = BUILDER_SECONDS_MAX) -> str | None:
     """Return the program that can build images here, if there is one."""
     for name in filter(shutil.which, BUILDERS):
@@ -224,6 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("cut").add_argument("version")
     of_build = commands.add_parser("build")
+    of_build.add_argument("--clients", type=Path)
     of_build.add_argument("folder", type=Path)
     of_build.add_argument("sbom", nargs=argparse.REMAINDER, metavar="COMMAND...")
     options = parser.parse_args(arguments)
@@ -232,7 +257,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cut(ROOT, options.version, f"{utc_now():%Y-%m-%d}")
             return 0
         source, builder = read_source(ROOT), find_builder()
-        target = build(source, options.folder, options.sbom, builder=builder)
+        target = build(
+            source, options.folder, options.sbom, builder=builder, clients=options.clients
+        )
     except Refused as error:
         sys.stderr.write(f"release: {error}\n")
         return 1

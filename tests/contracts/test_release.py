@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -145,6 +146,21 @@ class TestBuild:
         assert {one.name: digest(one) for one in again.iterdir()} == {
             one.name: digest(one) for one in built.iterdir()
         }
+
+    def test_has_the_clients_of_its_version(self, source: Source, tmp_path: Path):
+        """Those of another description are rejected."""
+        clients = {f"tenantry_client-{NEW}-py3-none-any.whl", f"tenantry-client-{NEW}.tgz"}
+        for name in clients:
+            (tmp_path / name).write_bytes(b"client")
+
+        made = build(source, tmp_path / "dist", SBOM, clients=tmp_path)
+        (tmp_path / f"tenantry-client-{NEW}.tgz").rename(tmp_path / "tenantry-client-1.0.0.tgz")
+
+        assert {one.name for one in made.iterdir()} == NAMES | clients | {release.SUMS}
+        sums = (made / release.SUMS).read_text()
+        assert all(name in sums for name in clients)
+        with pytest.raises(Refused, match=rf"not of {re.escape(NEW)}"):
+            build(source, tmp_path / "again", SBOM, clients=tmp_path)
 
     def test_does_not_replace_another(self, source: Source, built: Path):
         with pytest.raises(Refused, match="exists: remove it"):

@@ -1,0 +1,1 @@
+"""The generated clients, as an application uses them."""
