@@ -1,10 +1,10 @@
 """Which variants of a test are in the quick suite; the slow one has the others.
 
 What speaks to a database itself - connections, migrations, copies of tables - is tested on both
-engines by the quick suite. So is what may differ at the doors: requests at the same time, outages,
-and the first path of each resource. The other tests of the doors, and those of the options of a
-run, run on SQLite there, and on PostgreSQL in the slow suite. Between the two, tests run on one
-engine there, which their names choose, and on the other one in the slow suite.
+engines by the quick suite. So is what may differ at the doors: requests at the same time, and
+outages. The other tests of the doors, and those of the options of a run, run on SQLite there, and
+on PostgreSQL in the slow suite. Between the two, and for the first path of each resource, a test
+runs on one engine there, which its name chooses, and on the other one in the slow suite.
 """
 
 import zlib
@@ -16,10 +16,12 @@ ON_BOTH_ENGINES = {
     "test_connections",
     "test_deadlines",
     "test_locks",
-    "test_migrate_all",
-    "test_profile",
     "test_races",
     "test_streams",
+}
+FIRST_PATHS = {
+    "test_migrate_all",
+    "test_profile",
     "test_tenant_login",
     "test_tenant_users",
     "test_tenants",
@@ -63,8 +65,8 @@ BETWEEN = {
 }
 ENGINES = ("engine", "module_settings")
 # Each shape is compared with plain Alembic. Of those in a tenant's file, the quick suite has one in
-# four; of those in attached databases, one in eight on each engine.
-SHAPES_EACH = {"tests/corpus/test_on_sqlite.py": 4, "tests/corpus/test_attached.py": 8}
+# four; of those in attached databases, one in sixteen on each engine.
+SHAPES_EACH = {"tests/corpus/test_on_sqlite.py": 4, "tests/corpus/test_attached.py": 16}
 
 
 def is_slow(item: pytest.Item) -> bool:
@@ -73,11 +75,11 @@ def is_slow(item: pytest.Item) -> bool:
     if file in SHAPES_EACH:
         return zlib.crc32(name.encode()) % SHAPES_EACH[file] != 0
     module = file.rpartition("/")[2].removesuffix(".py")
-    is_door = file.startswith(DOORS) and module not in ON_BOTH_ENGINES
-    engine = _engine(item)
-    if module in BETWEEN and engine:
+    is_door, engine = file.startswith(DOORS), _engine(item)
+    if engine and module in (FIRST_PATHS if is_door else BETWEEN):
         return engine != _engine_of(name)
-    return (is_door or module in OPTIONS_OF_RUNS) and engine == "postgresql"
+    is_on_sqlite = module not in ON_BOTH_ENGINES if is_door else module in OPTIONS_OF_RUNS
+    return is_on_sqlite and engine == "postgresql"
 
 
 def _engine(item: pytest.Item) -> str:
