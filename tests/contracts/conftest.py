@@ -8,8 +8,9 @@ import pytest_asyncio
 
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
-from testkit.postgres import create_database
+from testkit.postgres import database_url
 from testkit.request_samples import FAR
+from tests.catalogs import EmptyCatalog
 from tests.conftest import HOST, SECRET_KEY, make_world
 from tests.contracts.cast import Cast, assemble
 from tests.contracts.ledger import Ledger
@@ -34,10 +35,13 @@ def _module_settings(
     }
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgres_url")
-        values["catalog_url"] = create_database(url, f"test_{secrets.token_hex(8)}")
+        values["catalog_url"] = database_url(url, f"test_{secrets.token_hex(8)}")
         values["tenant_server_url"] = url
         values["tenant_connections"] = 16
-    return Settings(**values)  # type: ignore[arg-type]
+    settings = Settings(**values)  # type: ignore[arg-type]
+    catalog: EmptyCatalog = request.getfixturevalue(f"{request.param}_catalog")
+    catalog.copy_to(settings)
+    return settings
 
 
 @pytest_asyncio.fixture(name="module_services", scope="module", loop_scope="module")
