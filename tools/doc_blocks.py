@@ -26,7 +26,7 @@ FENCE = "```"
 # An untagged block with one of these first is commands; the next block, without prose between
 # them, is their output.
 PROGRAMS = re.compile(
-    r"(?:alembic|apt-get|bash|cat|cd|chmod|cosign|cp|curl|dnf|docker|echo|export|for|git|install|kill|ln|make|mkdir|mv"
+    r"(?:alembic|apt-get|bash|cat|cd|chmod|cosign|cp|curl|dnf|docker|echo|export|for|git|install|kill|ln|make|mkdir|mv|npm"
     r"|openssl|patroni(?:ctl)?|pg_createcluster|pip|podman|psql|python|runuser|sha256sum|sqlite3|ssh|sudo|systemctl"
     r"|tar|tenantry|test|time)"
 )
