@@ -24,6 +24,7 @@ JOINED = (
     "--glob 'data/*.db'",
     "--port",
     "data is",
+    "pg_dump",
     "' has been away",
     "`versions`",
     "No module named '",
