@@ -104,6 +104,10 @@ class TestParameters:
             "postgresql://h/x#y",
             "postgresql://h/x y",
             "postgresql://h/x?sslmode",
+            "postgresql://u:%00@h/x",
+            "postgresql://u%00:p@h/x",
+            "postgresql://u:p@h/x%00",
+            "postgresql://u:p@h/x?application_name=a%00b",
         ],
     )
     def test_and_places_that_are_malformed_are_rejected(self, url: str):

@@ -90,6 +90,8 @@ _BY_NAME: Mapping[str, Any] = {
 _BY_TYPE: Mapping[tuple[str, str], Any] = {
     ("CreateAdminRequest", "email"): "ada@example.com",
     ("AdminResponse", "email"): "ada@example.com",
+    ("AttachDatabaseRequest", "url"): "postgresql://ada:secret@db.example.com/acme",
+    ("ReplaceUrlRequest", "url"): "postgresql://ada:secret@db.example.com/acme",
     ("Health", "status"): "ok",
     ("Readiness", "status"): "ok",
     ("IssueMcpTokenRequest", "name"): "assistant",

@@ -141,7 +141,9 @@ def parse(url: str) -> PostgresUrl:
     except ValueError:
         raise BadPostgresUrl(_HINT) from None
     place, named = _parameters(parts)
-    is_bad = parts.scheme not in SCHEMES or parts.fragment or parts.netloc.count("@") > 1
+    # libpq ends a text there: another database would be opened, or a password taken from a file.
+    has_nul = "\0" in unquote(url)
+    is_bad = has_nul or parts.scheme not in SCHEMES or parts.fragment or parts.netloc.count("@") > 1
     if is_bad or url.split() != [url]:
         raise BadPostgresUrl(_HINT)
     login, _, netloc = parts.netloc.rpartition("@")

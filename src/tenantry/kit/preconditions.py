@@ -20,7 +20,7 @@ class ResourceChanged(Conflict):
 
 
 class ResourceExists(ResourceChanged):
-    """`If-None-Match: *` asks for a change only if the resource does not exist, but it exists."""
+    """`If-None-Match` asks for a change only if there is no such resource, but there is one."""
 
 
 def check(expected: Expected, current: object) -> None:
