@@ -18,7 +18,7 @@ from tenantry.backup import cloning, creating
 from tenantry.backup.recovery import every_tenant, tenants_without_database
 from tenantry.backup.targets import FolderTarget
 from tenantry.catalog import job_queue, runs, tenants
-from tenantry.catalog.attached import NotAFleet, NotAttached
+from tenantry.catalog.attached import NotAFleet, NotAttached, reseal
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.tenants import DatabaseInUse, NotServed, Tenant
 from tenantry.fleet.attached import FleetOptions, open_fleet
@@ -72,6 +72,13 @@ def _ours(settings: Settings, folder: AlembicFolder) -> Settings:
 def with_password(url: str) -> str:
     """Return a URL with a password, which the server does not ask for; a file has none."""
     return url.replace("postgres@", f"postgres:{PASSWORD}@")
+
+
+def rotated(settings: Settings) -> tuple[Settings, Settings]:
+    """Return settings with a secret key, and those that replace it by another one."""
+    old = settings.model_copy(update={"secret_key": SecretStr("the first secret key of a test")})
+    second = SecretStr("the second secret key of a test")
+    return old, old.model_copy(update={"secret_key": second, "secret_key_old": old.secret_key})
 
 
 async def attach(services: Services, url: str, name: str = "legacy", **labels: str) -> Tenant:
@@ -316,13 +323,7 @@ class TestAttach:
     async def test_a_rotation_of_the_secret_key_keeps_the_url(
         self, ours: Settings, new_database: NewDatabase
     ):
-        old = ours.model_copy(update={"secret_key": SecretStr("the first secret key of a test")})
-        new = old.model_copy(
-            update={
-                "secret_key": SecretStr("the second secret key of a test"),
-                "secret_key_old": old.secret_key,
-            }
-        )
+        old, new = rotated(ours)
         async with open_services(old) as services:
             attached = await attach(services, new_database())
             url = (await services.databases.place_of(attached)).url
@@ -352,6 +353,39 @@ class TestAttach:
         stored = str(raw_sql.dump(ours.catalog))
         assert "tenant.replace-url" in stored
         assert "new-and-secret" not in stored
+
+    async def test_a_url_of_a_database_that_is_detached_meanwhile_replaces_none(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        url, ctx = with_password(new_database()), system_context("ada")
+        async with open_services(ours) as services:
+            attached = await attach(services, url)
+            await services.attaching.detach(ctx, attached)
+
+            with pytest.raises(NotAttached):
+                await services.attaching.replace_url(ctx, attached, url)
+
+        assert "tenant.replace-url" not in str(raw_sql.dump(ours.catalog))
+
+    async def test_a_rotation_keeps_a_url_that_is_replaced_meanwhile(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        old, new = rotated(ours)
+        ctx = system_context("ada")
+        async with open_services(old) as services:
+            attached = await attach(services, new_database())
+        async with open_services(new) as services:
+            seal = services.attaching.seal
+            url = (await services.databases.place_of(attached)).url
+            changed = url.replace(PASSWORD, "new-and-secret")
+            sealed = seal.close(changed.encode(), attached.id.bytes)
+            async with services.catalog.change(ctx, "test", attached.id) as session:
+                await reseal(session, {attached.id: sealed})
+                rotation = asyncio.create_task(services.signing_keys.reseal(ctx))
+                # It waits for the change to end; if it did not, it would have ended by now.
+                await asyncio.wait([rotation], timeout=1)
+            await rotation
+            assert (await services.databases.place_of(attached)).url == changed
 
     @on_sqlite
     async def test_a_url_that_cannot_be_used_replaces_none(

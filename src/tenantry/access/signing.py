@@ -186,10 +186,11 @@ class SigningKeys:
         if not self.seal.has_old:
             raise NoOldSecretKey
         async with self._catalog.change(ctx, "secret.rotate", "signing-keys") as session:
+            # In this order: every change of a tenant locks its row first, and the catalog's last.
+            urls = self._resealed(await attached.sealed_urls(session))
             await signing_keys.lock(session)
             keys = await signing_keys.every(session, limit=RESEALED_MAX)
             sealed = self._resealed({key.id: key.sealed_private_key for key in keys})
-            urls = self._resealed(await attached.sealed_urls(session))
             if not sealed and not urls:
                 raise Unchanged
             await signing_keys.reseal(session, sealed)

@@ -113,7 +113,7 @@ _has_url = tenant.c.sealed_url.is_not(None)
 _EVERY = Statement(sa.select(*columns_of(tenant, _Row)), _Row)
 _SOME = Statement(sa.select(tenant.c.id).where(tenant.c.is_attached, ~_has_url).limit(1), RowId)
 _sealed = sa.select(*columns_of(tenant, SealedUrl)).where(tenant.c.is_attached, _has_url)
-_SEALED = Statement(_sealed, SealedUrl)
+_SEALED = Statement(_sealed.order_by(tenant.c.id).with_for_update(), SealedUrl)
 _FIND_SEALED = Statement(
     _sealed.where(
         tenant.c.server_name == sa.bindparam("server_name"),
@@ -121,8 +121,12 @@ _FIND_SEALED = Statement(
     ),
     SealedUrl,
 )
-_RESEAL = Statement[Any](
-    sa.update(tenant).values(sealed_url=sa.bindparam("sealed_url")).where(by_id)
+_RESEAL = Statement(
+    sa.update(tenant)
+    .values(sealed_url=sa.bindparam("sealed_url"))
+    .where(by_id, tenant.c.is_attached)
+    .returning(tenant.c.id),
+    RowId,
 )
 _DETACH = Statement(
     sa.delete(tenant).where(by_id, tenant.c.is_attached).returning(tenant.c.id), RowId
@@ -200,15 +204,22 @@ async def find_sealed(
     )
 
 
-async def sealed_urls(session: CatalogSession) -> dict[UUID, bytes]:
-    """Return the URLs of all attached databases of a service, by the ids of the tenants."""
+async def sealed_urls(session: CatalogChange) -> dict[UUID, bytes]:
+    """Return the URLs of all attached databases of a service, by the ids of the tenants.
+
+    Until the change ends, no other one replaces them.
+    """
     return {one.id: one.sealed_url for one in await session.fetch_all(_SEALED)}
 
 
 async def reseal(session: CatalogChange, sealed: Mapping[UUID, bytes]) -> None:
-    """Replace the sealed URLs of attached databases."""
-    rows = [{"tenant": one, "sealed_url": sealed[one]} for one in sorted(sealed)]
-    await session.execute_many(_RESEAL, rows)
+    """Replace the sealed URLs of attached databases.
+
+    Raises:
+        NotAttached: A tenant is no attached database, or was detached at the same time.
+    """
+    for one in sorted(sealed):
+        await fetch_or_raise(session, _RESEAL, NotAttached, tenant=one, sealed_url=sealed[one])
 
 
 async def attach(catalog: Catalog, ctx: OperationContext, listed: Sequence[Listed]) -> ListChanges:

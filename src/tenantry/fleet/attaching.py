@@ -117,7 +117,7 @@ class Attaching:
         Everything else in it must be the same, so it is the same database.
 
         Raises:
-            NotAttached: The tenant is none.
+            NotAttached: The tenant is none, or was detached at the same time.
             BadList: The URL breaks a rule.
             OtherDatabase: It differs in more than the password.
             NotAttachable: It cannot be read with *url*.
