@@ -337,9 +337,30 @@ class TestCompose:
         ]
 
         ours = [COMPOSE_FILE.parent / one for one in mounted if one.startswith(".")]
-        monitoring = {"grafana", "prometheus"}
-        for one in ours:
-            assert one.exists() or (one.resolve().parent.name in monitoring | {"deploy"}), one
+        assert [one for one in ours if not one.exists()] == []
+
+    def test_prometheus_scrapes_every_process(self):
+        """Each at the port of the settings, with the rules that are mounted beside the file."""
+        folder = COMPOSE_FILE.parents[1] / "prometheus"
+        config = yaml.safe_load((folder / "prometheus.yml").read_text(encoding="utf-8"))
+        port = COMPOSE["services"]["worker"]["environment"]["TENANTRY_METRICS_PORT"]
+        [scraped] = config["scrape_configs"]
+
+        assert {one for each in scraped["static_configs"] for one in each["targets"]} == {
+            f"{name}:{port}" for name in OURS if name != "migrate"
+        }
+        assert [one for one in config["rule_files"] if not (folder / one).exists()] == []
+
+    def test_grafana_finds_its_dashboard(self):
+        """The folder that its provider names is that of the mounted dashboard."""
+        folder = COMPOSE_FILE.parents[1] / "grafana"
+        providers = yaml.safe_load((folder / "dashboards.yml").read_text(encoding="utf-8"))
+        sources = yaml.safe_load((folder / "datasource.yml").read_text(encoding="utf-8"))
+        mounted = {one.split(":")[1] for one in COMPOSE["services"]["grafana"]["volumes"]}
+
+        [path] = [one["options"]["path"] for one in providers["providers"]]
+        assert f"{path}/tenantry.json" in mounted
+        assert [one["url"] for one in sources["datasources"]] == ["http://prometheus:9090"]
 
 
 @pytest.mark.parametrize("file", UNITS, ids=lambda file: file.name)
