@@ -129,7 +129,7 @@ class TestAssistant:
             profile = {"full_name": "Renamed", "email": "renamed@example.com"}
             renamed = await client.call_tool("update_profile", profile)
 
-        assert "`expected_version` is required" in refusal_of(without)
+        assert "`expected_version` or `expected_updated_at` is required" in refusal_of(without)
         assert data_of(published)["publishedAt"]
         assert "`If-Match` with `PUT /api/tenant/auth/profile`" in refusal_of(renamed)
         assert ok(await blog.owner.get(PROFILE))["fullName"] != "Renamed"

@@ -74,8 +74,8 @@ IfMatch = Annotated[
     Literal["", "1"],
     Field(
         description="`1`: a change of a post, a tenant, a user or a profile needs `If-Match`, or "
-        "gets 428. Over MCP, a change of a post needs `expected_version`, and a profile is not "
-        "changed. Empty: not needed."
+        "gets 428. Over MCP, a change of a post needs `expected_version` or "
+        "`expected_updated_at`, and a profile is not changed. Empty: not needed."
     ),
 ]
 PostVersions = Annotated[

@@ -317,11 +317,13 @@ async def _change_of(call: Call, wanted: ChangePost) -> tuple[UUID, dict[str, An
 
     Raises:
         PostNotFound: There is no such post.
-        BadArguments: The operator requires `expected_version`.
+        BadArguments: The operator requires `expected_version` or `expected_updated_at`.
     """
     settings, state = call.services.settings, wanted.expected_state
     if not state and settings.require_if_match:
-        raise BadArguments("`expected_version` is required: the `version` that you have read.")
+        raise BadArguments(
+            "`expected_version` or `expected_updated_at` is required: what you have read."
+        )
 
     def is_expected(post: Any) -> bool:
         return all(getattr(post, name) == value for name, value in state.items())
