@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import json
 import time
 
@@ -25,6 +26,7 @@ from testkit.decision_table import level_of
 from testkit.raw_sql import Raw
 from testkit.request_samples import body_of, path_of
 
+ATTACHED = "/api/admin/attached-databases"
 STREAM_SECONDS_MAX = 5.0
 
 
@@ -131,8 +133,8 @@ def p41(stage: Stage) -> Figure:
         with stage.serving(world) as process:
             asked += asyncio.run(_offer_urls(world, process.port, faults))
     return Figure(
-        done=f"{asked} requests with the URL of a listener in every member, Host, X-Forwarded-*, "
-        "Referer and the jku, x5u and jwk of tokens",
+        done=f"{asked} requests with the http and postgresql URL of a listener in every member, "
+        "Host, X-Forwarded-*, Referer and the jku, x5u and jwk of tokens",
         found=f"{len(faults)} connections to it, or links to it in answers",
         faults=faults,
     )
@@ -149,22 +151,24 @@ async def _offer_urls(world: World, port: int, faults: list[str]) -> int:
     tenant = world.tenants[0]
     listener = await asyncio.start_server(accept, "127.0.0.1", 0)
     host = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    url = f"http://{host}/x"
+    url, database_url = f"http://{host}/x", f"postgresql://ada:word@{host}/x"
     names = ("x-forwarded-host", "x-forwarded-for", "x-forwarded-proto", "forwarded", "referer")
     names += ("x-original-url", "origin", "x-real-ip")
     asked = 0
     async with Line(port) as line, listener:
-        for endpoint in ENDPOINTS:
+        for endpoint, offered in itertools.product(ENDPOINTS, (url, database_url)):
             if endpoint.is_event_stream or endpoint.path == MIGRATE_ALL:
                 continue
+            if offered == database_url and endpoint.path.startswith(ATTACHED):
+                continue  # the only place where an admin names a server
             admin = level_of(endpoint.path) == "Admin"
             headers = as_admin(world) if admin else signed_in(tenant)
-            headers |= dict.fromkeys(names, url) | {"host": "evil-host.example"}
+            headers |= dict.fromkeys(names, offered) | {"host": "evil-host.example"}
             body: object = None
             path = path_of(endpoint, {"tenantId": tenant.id})
             if endpoint.reads_body:
                 sample = body_of(endpoint, login="x@example.com", user_id=tenant.users[1].id)
-                body = {k: url if isinstance(v, str) else v for k, v in sample.items()}
+                body = {k: offered if isinstance(v, str) else v for k, v in sample.items()}
             answer = await line.ask(endpoint.method, path, body, headers=headers)
             asked += 1
             said = answer.raw.decode(errors="replace")
@@ -192,6 +196,9 @@ PROMISES = (
         "a token may be in the query",
     ),
     Promise(
-        41, "No input makes the service connect anywhere.", p41, "URLs in requests are fetched"
+        41,
+        "Only an admin who attaches a database makes the service connect elsewhere.",
+        p41,
+        "URLs in requests are fetched",
     ),
 )

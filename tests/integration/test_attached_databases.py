@@ -40,6 +40,7 @@ from tenantry.tenant.links import LinkRefused
 from tenantry.work.progress import Progress
 from testkit import raw_sql
 from testkit.postgres import create_database
+from testkit.programs import free_port
 from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, client_of, provision
 from tests.conftest import PASSWORD as ADMIN_PASSWORD
@@ -546,11 +547,47 @@ class TestOverHttp:
                     "postgresql://ada:word@db.example/acme?sslkey=/etc/key",
                     "postgresql://ada@db.example/acme",
                     "postgresql://ada:word@/acme?host=/run/postgresql",
+                    "postgresql://ada:word@/acme?host=@socket",
+                    "postgresql://ada:word@db.example%2C%2Frun/acme",
+                    "postgresql://ada:word@db.example,db2.example/acme",
+                    "postgresql://ada:word@db.example/acme?sslpassword=word",
                 )
             ]
 
-        assert [one.headers["x-error-code"] for one in answers] == ["url_of_server"] * 5
+        assert [one.headers["x-error-code"] for one in answers] == ["url_of_server"] * 9
         assert empty.stat().st_size == 0
+
+    @on_sqlite
+    async def test_an_admin_does_not_learn_what_listens_where_no_postgresql_answers(
+        self, ours: Settings, postgres_url: str
+    ):
+        def close(_reader: object, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        listener = await asyncio.start_server(close, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        there = with_password(create_database(postgres_url, "test_listens"))
+        async with (
+            listener,
+            open_services(ours) as services,
+            admin_of(services) as client,
+        ):
+            answers = [
+                await client.post(DATABASES, json={"name": "legacy", "url": url})
+                for url in (
+                    f"postgresql://ada:word@127.0.0.1:{port}/acme",
+                    f"postgresql://ada:word@127.0.0.1:{port}/acme?sslmode=require",
+                    f"postgresql://ada:word@127.0.0.1:{port}/acme?sslmode=disable",
+                    f"postgresql://ada:word@127.0.0.1:{free_port()}/acme",
+                    "postgresql://ada:word@nowhere.invalid/acme",
+                    there.replace("test_listens", "missing"),
+                )
+            ]
+
+        *silent, postgres = [one.json()["message"] for one in answers]
+        assert "no PostgreSQL server" in silent[0]
+        assert set(silent) == {silent[0]}
+        assert "The database does not exist (SQLSTATE 3D000)" in postgres
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ Nothing is changed in the database when it is attached, and nothing when it is d
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,19 +16,31 @@ from tenantry.catalog.attached import Listed, NotAttached
 from tenantry.catalog.labels import checked_labels
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db import audit_log
+from tenantry.db.outage_errors import driver_error, sqlstate_of
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.database_list import of_urls
 from tenantry.fleet.lifecycle import Lifecycle, new_tenant
 from tenantry.kit import postgres_urls
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Conflict, Invalid, TenantryError
+from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.server_settings import TenantServer
 from tenantry.migration.errors import explain
 from tenantry.migration.schema_state import BASE, Schema
 from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.tenant.databases import ELSEWHERE
 
-_FILES = frozenset({"passfile", "sslcert", "sslcrl", "sslkey", "sslrootcert"})
+# What a URL over HTTP can set, beside settings of the server: nothing that names a file.
+_PARAMETERS = frozenset(
+    {"application_name", "channel_binding", "connect_timeout", "gssencmode", "options", "sslmode"}
+    | {"ssl_max_protocol_version", "ssl_min_protocol_version", "sslnegotiation"}
+    | {"target_session_attrs"}
+)
+# A name or an address. libpq reads a comma as a list, and `/` or `@` at the beginning as a socket.
+_HOST = re.compile(r"[\w.:-]+")
+# Over HTTP, one reason for all: others would tell an admin which machines and ports there are.
+_SILENT = (
+    "no PostgreSQL server has answered. Check host, port, `sslmode` and the network of the service."
+)
 _LOGGED = ("name", "database_name", "server_name", "labels")
 
 
@@ -40,7 +53,7 @@ class OtherDatabase(Conflict):
 
 
 class UrlOfServer(Invalid):
-    """Over HTTP, a URL is `postgresql://USER:PASSWORD@HOST/DATABASE`, without files or sockets."""
+    """Over HTTP, a URL is `postgresql://USER:PASSWORD@HOST/DATABASE`: one host, and no files."""
 
 
 def check_remote(url: str) -> None:
@@ -57,8 +70,9 @@ def check_remote(url: str) -> None:
     if sqlite_path(listed.url) is not None:
         raise UrlOfServer
     parts = postgres_urls.parse(listed.url)
-    is_remote = parts.hosts and not any(host.startswith("/") for host, _ in parts.hosts)
-    if not (is_remote and parts.user and parts.password) or not _FILES.isdisjoint(parts.parameters):
+    is_remote = len(parts.hosts) == 1 and _HOST.fullmatch(parts.hosts[0][0])
+    is_login = parts.user and parts.password
+    if not (is_remote and is_login and parts.parameters.keys() <= _PARAMETERS):
         raise UrlOfServer
 
 
@@ -77,11 +91,18 @@ class Attaching:
     servers: Mapping[str, TenantServer]
 
     async def attach(
-        self, ctx: OperationContext, *, name: str, url: str, labels: Mapping[str, str]
+        self,
+        ctx: OperationContext,
+        *,
+        name: str,
+        url: str,
+        labels: Mapping[str, str],
+        is_remote: bool = False,
     ) -> Tenant:
         """Add the database at *url*, which can have a password; return it.
 
-        It is at one of the operator's revisions, or empty. Runs apply those that are pending.
+        It is at one of the operator's revisions, or empty. Runs apply those that are pending. With
+        *is_remote*, nobody learns why no PostgreSQL server has answered.
 
         Raises:
             NothingToFollow: The operator has no revisions.
@@ -100,7 +121,7 @@ class Attaching:
             is_attached=True,
         )
         streams = self.lifecycle.streams().of(is_attached=True)
-        found = await self._read(listed, streams)
+        found = await self._read(listed, streams, is_remote=is_remote)
         await _check_revision(found, streams)
         tenant = msgspec.structs.replace(tenant, schema_revision=str(found.revision))
         sealed = self.seal.close(listed.url.encode(), tenant.id.bytes)
@@ -111,10 +132,13 @@ class Attaching:
             await attached.add_sealed(session, tenant, sealed)
         return tenant
 
-    async def replace_url(self, ctx: OperationContext, tenant: Tenant, url: str) -> None:
+    async def replace_url(
+        self, ctx: OperationContext, tenant: Tenant, url: str, *, is_remote: bool = False
+    ) -> None:
         """Replace the URL of an attached database by *url*, which has another password.
 
-        Everything else in it must be the same, so it is the same database.
+        Everything else in it must be the same, so it is the same database. With *is_remote*, nobody
+        learns why no PostgreSQL server has answered.
 
         Raises:
             NotAttached: The tenant is none, or was detached at the same time.
@@ -127,7 +151,8 @@ class Attaching:
         [listed] = of_urls([url])
         if listed.place != tenant.database_name:
             raise OtherDatabase
-        await self._read(listed, self.lifecycle.streams().of(is_attached=True))
+        streams = self.lifecycle.streams().of(is_attached=True)
+        await self._read(listed, streams, is_remote=is_remote)
         sealed = self.seal.close(listed.url.encode(), tenant.id.bytes)
         async with self.lifecycle.catalog.change(
             ctx, "tenant.replace-url", tenant.id, tenant_id=tenant.id
@@ -157,13 +182,20 @@ class Attaching:
                 return name
         return ELSEWHERE
 
-    async def _read(self, listed: Listed, streams: Streams) -> Schema:
+    async def _read(self, listed: Listed, streams: Streams, *, is_remote: bool) -> Schema:
         try:
             return await self.lifecycle.migrator.read_schema(listed.url, streams)
-        except TenantryError as error:
-            raise NotAttachable(f"The database cannot be read: {error.message}") from error
         except Exception as error:
-            raise NotAttachable(f"The database cannot be read: {explain(error)}") from error
+            reason = explain(error) if not is_remote or _has_answered(error) else _SILENT
+            raise NotAttachable(f"The database cannot be read: {reason}") from error
+
+
+def _has_answered(error: Exception) -> bool:
+    """Return whether a PostgreSQL server has sent *error*, or we have found it in a database."""
+    if isinstance(error, TenantryError):
+        return not isinstance(error, Unavailable)
+    # asyncpg itself uses class 08, for connections that are closed.
+    return not (sqlstate_of(driver_error(error)) or "08").startswith("08")
 
 
 def _hosts(url: str) -> list[tuple[str, int]]:

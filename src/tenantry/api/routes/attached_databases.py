@@ -31,7 +31,7 @@ async def attach_database(
     check_remote(request.url)
     labels = sent_members(request).get("labels", {})
     attached = await services.attaching.attach(
-        ctx, name=request.name, url=request.url, labels=labels
+        ctx, name=request.name, url=request.url, labels=labels, is_remote=True
     )
     return TenantResponse.of(attached)
 
@@ -50,7 +50,7 @@ async def replace_url(
     """Replace the URL of an attached database after a change of its password."""
     tenant = await tenants.get(services.catalog, tenant_id)
     check_remote(request.url)
-    await services.attaching.replace_url(ctx, tenant, request.url)
+    await services.attaching.replace_url(ctx, tenant, request.url, is_remote=True)
 
 
 @endpoint(
