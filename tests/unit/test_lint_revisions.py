@@ -99,6 +99,26 @@ class TestFindings:
         ]
         assert project.rules(engines=["sqlite"]) == ["drop-table"]
 
+    @pytest.mark.parametrize(
+        ("top", "call", "named"),
+        [
+            ("", "sa.create_engine('sqlite:///other.db').connect()", "create_engine"),
+            ("import sqlite3", "sqlite3.connect('other.db')", "sqlite3"),
+            ("from psycopg import connect", "connect('dbname=other')", "psycopg"),
+        ],
+    )
+    def test_name_a_connection_that_a_revision_opens_itself(
+        self, project: Project, top: str, call: str, named: str
+    ):
+        project.add("a1", call, top=top)
+        project.add("a2", "pass", top="import psycopg.errors")
+
+        assert project.rules() == ["own-connection", "runs-live", "runs-live"]
+        chosen, _ = choose(project.stream(), ["a1"])
+        assert f"({named})" in lint(chosen, BOTH)[0][1].message
+        [finding] = check_for_dry_run(chosen[0], SQLITE, "alembic_version")
+        assert finding.rule == "own-connection"
+
     def test_say_that_a_revision_runs_live_and_which_part_was_checked(self, project: Project):
         project.add("a1", f"{DROP}\nop.get_bind().execute(sa.text('SELECT 1'))")
         project.add("a2", "pass", top="import requests")

@@ -11,8 +11,8 @@ from tenantry.migration.alembic_modules import VERSION_TABLE
 from tenantry.migration.dialects import SQLITE, postgresql
 from tenantry.migration.lint import Earlier, Finding, finding_of, findings_of
 from tenantry.migration.lint_allows import Allow, allows_of, without_allowed
-from tenantry.migration.lint_rules import RULES, RUNS_LIVE, Sent
-from tenantry.migration.live_code import read_source
+from tenantry.migration.lint_rules import OWN_CONNECTION, RULES, RUNS_LIVE, Sent
+from tenantry.migration.live_code import own_connections, read_source
 from tenantry.migration.recorder import RECORD_SECONDS_MAX, in_time, record_once
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import BASE
@@ -38,7 +38,8 @@ def check(
         return findings_of(_sent_by(revision), dialect.name, earlier)
     reason, _ = read_source(revision, version_table, dialect.name)
     if reason is not None:
-        return [finding_of(RUNS_LIVE, reason)]
+        own = [finding_of(OWN_CONNECTION, one) for one in own_connections(revision)]
+        return [*own, finding_of(RUNS_LIVE, reason)]
     recording = in_time(lambda: record_once(revision, dialect, version_table, in_blocks=True))
     sent, reason = recording or ([], f"takes more than {RECORD_SECONDS_MAX:g} s to record")
     found = findings_of(sent, dialect.name, earlier)

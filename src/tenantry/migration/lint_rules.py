@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MANUAL = "https://www.postgresql.org/docs/current/"
-BAD_ALLOW, RUNS_LIVE = "bad-allow", "runs-live"
+BAD_ALLOW, OWN_CONNECTION, RUNS_LIVE = "bad-allow", "own-connection", "runs-live"
 
 
 class Level(StrEnum):

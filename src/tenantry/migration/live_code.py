@@ -23,13 +23,16 @@ _PURE_MODULES = frozenset(
 # Of these, only types may be used: SQLAlchemy asks them for the text of a column's type.
 _TYPE_LIBRARIES = frozenset({"pgvector", "sqlalchemy_utils", "sqlmodel"})
 _TYPE = re.compile(r"\w+Type|AutoString|BIT|GUID|HALFVEC|SPARSEVEC|VECTOR|Vector")
+# What opens a connection to a database that the revision names itself.
+_ENGINE_MAKERS = frozenset({"create_async_engine", "create_engine", "engine_from_config"})
+_DRIVERS = frozenset({"aiosqlite", "asyncpg", "psycopg", "psycopg2", "sqlite3"})
 # Nor is one with one of these names: it handles errors, listens to events, compiles statements
 # itself, opens another database, acts outside the process, or is different each time.
 _LIVE_NAMES = frozenset(
     {"__exit__", "event", "listen", "listens_for", "run_async"}
     | {"memo", "opts"}  # what an upgrade keeps from one revision to the next
     | {"compile", "compiles", "render_ddl_sql_expr"}
-    | {"command", "create_async_engine", "create_engine", "engine_from_config"}
+    | {"command", *_ENGINE_MAKERS}
     | {"breakpoint", "eval", "exec", "input", "open", "print"}
     | {"__builtins__", "__file__", "__import__", "__loader__", "__spec__"}
     | {"datetime", "dt", "os", "sys"}  # reached through another module
@@ -54,6 +57,18 @@ def read_source(revision: Revision, version_table: str, engine: str) -> tuple[st
         return _read_text(revision.path.read_bytes(), version_table)
     except (OSError, SyntaxError, ValueError):  # it runs live, and reports this
         return "cannot be read", False
+
+
+def own_connections(revision: Revision) -> list[str]:
+    """Return with what the text of *revision*, which runs live, opens connections of its own."""
+    try:
+        nodes = list(_executed(parse(revision.path.read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return []
+    names = _names(nodes)
+    imports = (one for one in nodes if isinstance(one, ast.Import | ast.ImportFrom))
+    modules = {name for one in imports for name in _modules(one)}
+    return sorted((names & _ENGINE_MAKERS) | (modules & _DRIVERS if "connect" in names else set()))
 
 
 @lru_cache(TEXTS_REMEMBERED_MAX)
