@@ -1,9 +1,34 @@
 """The head of the streams in the metrics: read again when the files of the revisions change."""
 
-from tenantry.fleet.fleet_metrics import Head
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tenantry.fleet.fleet_metrics import Head, keep_reading
+from tenantry.kit.log import configure
 from tenantry.migration.streams import Stream, Streams
+from tenantry.services import open_services
+from tenantry.settings import Settings
 from tenantry.tenant.stream import STREAM
 from testkit.revisions import AlembicFolder
+from tests.logs import logs_kept
+
+
+async def test_that_the_revisions_cannot_be_read_is_a_warning(
+    settings: Settings, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    streams = Streams(STREAM, Stream("user", tmp_path / "missing"))
+    async with open_services(settings) as services:
+        with logs_kept():
+            configure(log_format="json", level="warning")
+            reading = asyncio.create_task(
+                keep_reading(services.catalog, lambda: streams, services.metrics, ())
+            )
+            await asyncio.wait([reading], timeout=1)
+            reading.cancel()
+
+    assert "the folder does not exist" in capfd.readouterr().err
 
 
 def test_the_revisions_are_imported_only_after_a_change(folder: AlembicFolder):

@@ -50,6 +50,10 @@ def refuse(cause: Exception) -> None:
 
 POSTGRES = [
     (
+        of_postgres(asyncpg.InsufficientPrivilegeError, "permission denied to create database"),
+        "permission denied to create database: `ALTER ROLE … CREATEDB` (SQLSTATE 42501).",
+    ),
+    (
         of_postgres(
             asyncpg.UniqueViolationError, 'duplicate key value violates unique constraint "uq"'
         ),

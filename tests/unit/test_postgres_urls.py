@@ -95,6 +95,7 @@ class TestParameters:
         [
             "postgresql://u:p@ss@h/x",
             "postgresql://u:p/ss@h/x",
+            "postgresql://u:p@s/s@h/x",
             "postgresql://h:0/x",
             "postgresql://h:65536/x",
             "postgresql://h:x/x",

@@ -77,8 +77,8 @@ def require_if_match(headers: RawHeaders) -> None:
 def expected_of(endpoint: Endpoint, headers: RawHeaders) -> Expected:
     """Return a function that compares a resource with If-Match and If-None-Match.
 
-    It raises `ResourceExists` if If-None-Match names the resource, as an asterisk does: a missing one
-    is 404 in any case. None without those headers.
+    It raises `ResourceExists` if If-None-Match names the resource, as an asterisk does: a missing
+    one is 404 in any case. None without those headers.
     """
     sent = [one for one in headers if one[0] in PRECONDITIONS]
     if not sent:

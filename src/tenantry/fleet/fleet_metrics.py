@@ -41,7 +41,9 @@ async def keep_reading(
             metrics.fleet = await read(catalog, head_now, hooks)
         except (DatabaseUnavailable, BadStream) as error:
             metrics.fleet = None
-            _log.info("metrics of the service not read", cause=explain(error))
+            # An operator corrects the revisions; the catalog comes back by itself.
+            log = _log.warning if isinstance(error, BadStream) else _log.info
+            log("metrics of the service not read", cause=explain(error))
         await asyncio.sleep(READ_SECONDS)
 
 

@@ -144,7 +144,8 @@ def parse(url: str) -> PostgresUrl:
     # libpq ends a text there: another database would be opened, or a password taken from a file.
     has_nul = "\0" in unquote(url)
     is_bad = has_nul or parts.scheme not in SCHEMES or parts.fragment or parts.netloc.count("@") > 1
-    if is_bad or url.split() != [url]:
+    # A password with `@` and `/`: what is between them would be the host.
+    if is_bad or "@" in parts.path or url.split() != [url]:
         raise BadPostgresUrl(_HINT)
     login, _, netloc = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")

@@ -47,6 +47,7 @@ _IN_BLOCK = "inside a transaction block"
 _USE_BLOCK = (
     ": use `autocommit_block()` (SQL: `-- tenantry: no-transaction`) in a separate revision"
 )
+_TO_CREATE = "permission denied to create database"
 # A retry may succeed: lock timeout, deadlock, serialization failure.
 _LOCK_STATES = ("55P03", "40")
 _CHANGED_CONCURRENTLY = ("tuple concurrently updated", "tuple concurrently deleted")
@@ -298,6 +299,8 @@ def _explain_postgres(error: BaseException, state: str, mask: Mask) -> str:
         sentence = BY_STATE["P0"] if is_of_code else mask(_message_of(error))
     if sentence.endswith(_IN_BLOCK):
         sentence += _USE_BLOCK
+    elif sentence == _TO_CREATE:
+        sentence += ": `ALTER ROLE … CREATEDB`"
     return f"{sentence} (SQLSTATE {state})."
 
 
