@@ -115,7 +115,7 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "server": "default",
         "fromServer": "default",
         "toServer": FAR,
-        "url": f"postgresql://changed:word@127.0.0.1:1/{unique}",
+        "url": f"postgresql://changed:password@127.0.0.1:1/{unique}",
         "isActive": False,
         "modules": ["blog", "mcp"],
         "publish": False,
