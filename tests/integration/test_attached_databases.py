@@ -355,7 +355,7 @@ class TestAttach:
         assert "tenant.replace-url" in stored
         assert "new-and-secret" not in stored
 
-    async def test_a_url_of_a_database_that_is_detached_meanwhile_replaces_none(
+    async def test_a_url_of_a_database_that_was_detached_replaces_none(
         self, ours: Settings, new_database: NewDatabase
     ):
         url, ctx = with_password(new_database()), system_context("ada")
@@ -368,7 +368,7 @@ class TestAttach:
 
         assert "tenant.replace-url" not in str(raw_sql.dump(ours.catalog))
 
-    async def test_a_rotation_keeps_a_url_that_is_replaced_meanwhile(
+    async def test_a_rotation_keeps_a_url_that_is_replaced_at_the_same_time(
         self, ours: Settings, new_database: NewDatabase
     ):
         old, new = rotated(ours)
@@ -558,7 +558,7 @@ class TestOverHttp:
         assert empty.stat().st_size == 0
 
     @on_sqlite
-    async def test_an_admin_does_not_learn_what_listens_where_no_postgresql_answers(
+    async def test_the_message_does_not_say_why_no_server_has_answered(
         self, ours: Settings, postgres_url: str
     ):
         def close(_reader: object, writer: asyncio.StreamWriter) -> None:

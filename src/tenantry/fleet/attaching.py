@@ -37,7 +37,7 @@ _PARAMETERS = frozenset(
 )
 # A name or an address. libpq reads a comma as a list, and `/` or `@` at the beginning as a socket.
 _HOST = re.compile(r"[\w.:-]+")
-# Over HTTP, one reason for all: others would tell an admin which machines and ports there are.
+# Over HTTP, one reason for all: the real ones would disclose which machines and ports exist.
 _SILENT = (
     "no PostgreSQL server has answered. Check host, port, `sslmode` and the network of the service."
 )
@@ -101,8 +101,8 @@ class Attaching:
     ) -> Tenant:
         """Add the database at *url*, which can have a password; return it.
 
-        It is at one of the operator's revisions, or empty. Runs apply those that are pending. With
-        *is_remote*, nobody learns why no PostgreSQL server has answered.
+        It is at one of the operator's revisions, or empty. Runs apply those that are pending. If
+        *is_remote*, the message does not say why no server has answered.
 
         Raises:
             NothingToFollow: The operator has no revisions.
@@ -137,8 +137,8 @@ class Attaching:
     ) -> None:
         """Replace the URL of an attached database by *url*, which has another password.
 
-        Everything else in it must be the same, so it is the same database. With *is_remote*, nobody
-        learns why no PostgreSQL server has answered.
+        Everything else in it must be the same, so it is the same database. If *is_remote*, the
+        message does not say why no server has answered.
 
         Raises:
             NotAttached: The tenant is none, or was detached at the same time.
