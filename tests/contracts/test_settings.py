@@ -75,6 +75,7 @@ WRONG = {
         *_hooks_of(events=["run.paused"]),
         *_hooks_of(events=["post.published"]),
         *_hooks_of(events=["run.ended"], tenants=[str(UUID(int=1))]),
+        *_hooks_of(tenants=[]),
         *_hooks_of(tenants=["acme"]),
         *_hooks_of(tenants=[str(UUID(int=one)) for one in range(101)]),
         *_hooks_of(format="teams"),

@@ -54,8 +54,8 @@ class Hook(BaseModel, frozen=True, hide_input_in_errors=True, extra="forbid"):
         url: Where messages are sent, with POST.
         secret: Signs the messages; empty for none, which only the format `slack` can have.
         secret_file: A file with the secret instead.
-        tenants: The ids of tenants: it is notified of their posts, and of nothing else. Not their
-            names: another tenant can get one.
+        tenants: The ids of tenants, at least one: it is notified of their posts, and of nothing
+            else. Not their names: another tenant can get one.
         events: What it is notified of: everything by default.
         format: `standard`, or `slack` for a JSON object with a text.
         allow_http: Whether messages may be sent unencrypted to another machine.
@@ -64,7 +64,8 @@ class Hook(BaseModel, frozen=True, hide_input_in_errors=True, extra="forbid"):
     url: SecretStr
     secret: SecretStr = SecretStr("")
     secret_file: Path | None = None
-    tenants: frozenset[UUID] = Field(default=frozenset(), max_length=TENANTS_MAX)
+    # Not an empty list: that would be a target of runs. The default is not checked.
+    tenants: frozenset[UUID] = Field(default=frozenset(), min_length=1, max_length=TENANTS_MAX)
     events: tuple[Event, ...] = Field(
         default=FLEET_EVENTS, min_length=1, max_length=len(FLEET_EVENTS)
     )
@@ -170,7 +171,7 @@ Hooks = Annotated[
         "`secret_file` is a file with the secret instead. `format` is `standard` (Standard "
         "Webhooks) or `slack`, which needs no secret. `events` are some of `run.started`, "
         "`run.wave_ended`, `run.holding`, `run.first_failure`, `run.ended`, `server.away` and "
-        "`server.back`; all by default. With `tenants`, the ids of at most 100 tenants, they are "
+        "`server.back`; all by default. With `tenants`, the ids of 1 to 100 tenants, they are "
         "some of `post.published`, `post.changed` and `post.unpublished` of these instead. "
         "`allow_http` is needed for `http://` to another machine. "
         "Give every process the same targets."
