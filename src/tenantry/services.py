@@ -60,11 +60,7 @@ from tenantry.kit.tasks import kept_running
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, time_limits_of
-from tenantry.migration.streams import (
-    BadStream,
-    NoRevisions,
-    Streams,
-)
+from tenantry.migration.streams import BadStream, NoRevisions, Streams
 from tenantry.settings import Settings
 from tenantry.tenant.audit import LOG, Prune, Retention
 from tenantry.tenant.blog import deleted
@@ -330,8 +326,10 @@ async def _background(
             partial(keep_reading, services.catalog, services.streams, services.metrics, hooks),
         )
         if services.attached is None:
+            works_on.append(partial(_prune_tenants, services))
+        if any(one.tenants for one in hooks.values()):
             posts = PostHooks(services.catalog, services.databases, worker_id, hooks, pace=pace)
-            works_on += [partial(_prune_tenants, services), posts.work]
+            works_on.append(posts.work)
         if hooks:
             works_on.append(deliveries.work)
         if services.settings.job_concurrency:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -36,7 +37,7 @@ from tests.acceptance.test_schedules import copies, let_pass
 from tests.conftest import Content, make_content, world_of
 
 SECRET = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
-QUICK = Pace(redelivery_seconds=0.05, post_events_seconds=0.05)
+QUICK = Pace(redelivery_seconds=0.05, post_events_seconds=0.05, moments_late_seconds=0)
 HOUR = timedelta(hours=1)
 CURSORS = "SELECT * FROM post_hook"
 PUBLISHED, CHANGED, UNPUBLISHED = "post.published", "post.changed", "post.unpublished"
@@ -76,10 +77,12 @@ def _target(hooked: Endpoint, *ids: UUID, **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def worked_on(settings: Settings, content: Content, **more: Any) -> AsyncIterator[Blog]:
+async def worked_on(
+    settings: Settings, content: Content, pace: Pace = QUICK, **more: Any
+) -> AsyncIterator[Blog]:
     """Yield the blog of acme over services with these *settings*."""
     async with (
-        open_services(settings, pace=QUICK, **more) as services,
+        open_services(settings, pace=pace, **more) as services,
         blog_of(world_of(services, content)) as blog,
     ):
         yield blog
@@ -215,6 +218,17 @@ class TestASchedule:
         assert data[1]["previousSlug"] == "offer"
         assert data[2]["slug"] == "bargain"
 
+    async def test_is_sent_when_readers_see_it_also_by_a_process_with_a_fast_clock(
+        self, hooked_settings: Settings, content: Content, hooked: Endpoint
+    ):
+        pace = dataclasses.replace(QUICK, moments_late_seconds=1)
+        async with worked_on(hooked_settings, content, pace) as blog:
+            await schedule(blog, await blog.write("Later"), publishAt=HOUR)
+            let_pass(blog, 1)
+            await asyncio.sleep(0.6)
+            assert hooked.received == []
+            await sent_to(hooked, PUBLISHED)
+
     async def test_of_more_posts_than_can_wait_drops_none(self, blog: Blog, hooked: Endpoint):
         """The rest waits in the tenant's own log while an endpoint hangs."""
         hooked.answers = [hooked.hang]
@@ -306,6 +320,8 @@ class TestAProcess:
     def test_forgets_the_oldest_of_too_many_positions(self):
         positions = [f"{number:06}" for number in range(SEEN_MAX + 5)]
         progress = Progress("").after(positions)
+        assert Progress("").after(positions, settled="9").since == positions[-1]
+        assert Progress("").after(positions, settled=positions[7]).since == positions[7]
         assert progress.since == positions[4]
         assert len(progress.seen) == SEEN_MAX
         assert all(map(progress.has, positions))

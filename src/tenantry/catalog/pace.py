@@ -24,6 +24,8 @@ class Pace:
         retry_seconds: Between two attempts to write outcomes.
         redelivery_seconds: After the first attempt to deliver a notification; then doubled.
         post_events_seconds: Between two readings of the events of a tenant's posts.
+        moments_late_seconds: How much later the moment of a schedule is an event: then readers see
+            it, also if the process that reads it has a clock that is as much ahead.
         last_outcomes_seconds: For the last outcomes of a process that stops; then other processes
             read them from the tenants' own databases.
         unknown_seconds: Between two looks at a run with revisions that this process does not have.
@@ -41,6 +43,7 @@ class Pace:
     retry_seconds: float = 0.5
     redelivery_seconds: float = 5.0
     post_events_seconds: float = 2.0
+    moments_late_seconds: float = 5.0
     last_outcomes_seconds: float = 20.0
     unknown_seconds: float = 5.0
     orphaned_seconds: float = 60.0

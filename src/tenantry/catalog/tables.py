@@ -304,13 +304,18 @@ notification = sa.Table(
 )
 
 # How far the post events of a tenant were queued for a target that gets them: see
-# `catalog.post_hooks`. The worker is the process that reads them.
+# `catalog.post_hooks`. Below, the process that reads the tenants of a target.
 post_hook = sa.Table(
     "post_hook",
     metadata,
     sa.Column("target", sa.String, primary_key=True),
     sa.Column("tenant_id", sa.ForeignKey(tenant.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("cursor", sa.String, nullable=False),
-    sa.Column("worker_id", sa.Uuid, nullable=False),
     sa.Index("ix_post_hook_tenant_id", "tenant_id"),
+)
+post_hook_target = sa.Table(
+    "post_hook_target",
+    metadata,
+    sa.Column("target", sa.String, primary_key=True),
+    sa.Column("worker_id", sa.Uuid, nullable=False),
 )

@@ -1,7 +1,8 @@
 """Queue the post events of tenants for the targets that the settings name for them.
 
 A write to a blog waits for no target: its entry in the tenant's audit log is the event, and is read
-here a moment later. At least once in that log, and once in the outbox: `catalog.post_hooks`.
+here a moment later. At least once in that log, and once in the outbox: `catalog.post_hooks`. One
+process reads the tenants of a target, one after the other: so at most `HOOKS_MAX` at a time.
 """
 
 import asyncio
@@ -15,22 +16,26 @@ from tenantry.catalog import outbox, post_hooks, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.outbox import Notice
 from tenantry.catalog.pace import Pace
-from tenantry.catalog.post_hooks import Cursor, Progress
+from tenantry.catalog.post_hooks import Cursor, Followed, Progress
 from tenantry.catalog.tenants import Tenant
-from tenantry.kit.clock import utc_now
+from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.hook_settings import Hook
+from tenantry.tenant import modules
 from tenantry.tenant.blog import post_events, state
 from tenantry.tenant.blog.post_events import PostEvent, Read
 from tenantry.tenant.databases import (
     WRITABLE_FROM,
+    ServerUnknown,
     TenantDatabase,
     TenantDatabases,
     require_revision,
 )
 
 AWAY_PAUSES = 5
-"""How many pauses there are after a tenant database could not be read: 10 s."""
+"""How many pauses there are after a tenant could not be read: 10 s. The others go on."""
+READ_SECONDS_MAX = 2.0
+"""For each of the two readings of a tenant; then it is away."""
 EVENTS_EACH = 20
 """Entries and moments of one tenant that are read, and queued, at a time."""
 WAITING_MAX = outbox.QUEUED_MAX // 2
@@ -43,10 +48,10 @@ _log = structlog.get_logger(__name__)
 
 
 class PostHooks:
-    """Reads the blogs of the tenants that targets name, each in its own task.
+    """Reads the blogs of the tenants that targets name, in one task for each target.
 
     Args:
-        worker_id: This process, which holds what it reads by its heartbeat.
+        worker_id: This process, which holds the targets that it reads for by its heartbeat.
         hooks: The targets, by name.
         pace: The pause between two readings.
     """
@@ -66,99 +71,147 @@ class PostHooks:
         self._hooks = hooks
         self._pace = pace
         self._began = utc_now()
-        self._queueing = {name: asyncio.Lock() for name in hooks}
-        # By target and tenant: a cursor, and the version of the blog in which nothing is after it.
-        self._known: dict[tuple[str, UUID], tuple[Cursor, UUID]] = {}
+        # When a tenant was not there: one that is restored under its id begins after that.
+        self._absent: dict[UUID, datetime] = {}
+        # The others are by target and tenant. A stored cursor, and the version of the blog in which
+        # nothing is after it:
+        self._known: dict[tuple[str, UUID], tuple[str, UUID]] = {}
+        # Until when it is not read, by the monotonic clock, and what was logged:
+        self._away: dict[tuple[str, UUID], float] = {}
+        self._logged: dict[tuple[str, UUID | None], str] = {}
 
     async def work(self) -> None:
         """Read, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for name, hook in self._hooks.items():
-                for tenant_id in hook.tenants:
-                    tasks.create_task(self._serve(name, tenant_id))
-        await asyncio.Event().wait()  # without tenants: it is restarted if it ends
+                if hook.tenants:
+                    tasks.create_task(self._serve(name, list(hook.tenants)))
 
-    async def _serve(self, target: str, tenant_id: UUID) -> None:
-        logged = ""
+    async def _serve(self, target: str, tenant_ids: list[UUID]) -> None:
         while True:
-            pause, cause = self._pace.post_events_seconds, ""
+            pauses = 1
             try:
-                if await self._poll(target, tenant_id):
-                    pause = 0.0
-            except Unavailable as error:
-                pause, cause = pause * AWAY_PAUSES, type(error).__name__
-                if cause != logged:  # not every 10 s
-                    _log.warning("post events wait", target=target, tenant=tenant_id, cause=cause)
-            except Exception:  # noqa: BLE001 - it is tried again
-                _log.exception("post events wait", target=target, tenant=tenant_id)
-            logged = cause
-            await asyncio.sleep(pause)
+                if await post_hooks.hold(self._catalog, target, worker_id=self._worker_id):
+                    pauses = await self._read_all(target, tenant_ids)
+                self._logged.pop((target, None), None)
+            except Exception as error:  # noqa: BLE001 - it is tried again
+                self._log(target, None, error)
+            await asyncio.sleep(pauses * self._pace.post_events_seconds)
 
-    async def _poll(self, target: str, tenant_id: UUID) -> bool:
+    async def _read_all(self, target: str, tenant_ids: list[UUID]) -> int:
+        """Queue what is new of each tenant; return after how many pauses to read again.
+
+        Those of which events were queued become the last in *tenant_ids*.
+        """
+        pauses, slow, unknown = 1, set[str](), False
+        followed = await post_hooks.followed(self._catalog, target)
+        for tenant_id in list(tenant_ids):
+            tenant = followed.get(tenant_id)
+            if tenant is None:
+                await self._follow(target, tenant_id)
+            if tenant is None or not _is_sent(tenant) or tenant.server_name in slow:
+                continue
+            key = target, tenant_id
+            if self._away.get(key, 0) > monotonic_seconds():
+                continue
+            try:
+                if await self._poll(target, tenant):
+                    pauses = 0
+                    tenant_ids.remove(tenant_id)
+                    tenant_ids.append(tenant_id)
+                self._logged.pop(key, None)
+            except Exception as error:  # noqa: BLE001 - the other tenants go on
+                self._log(target, tenant_id, error)
+                away_seconds = AWAY_PAUSES * self._pace.post_events_seconds
+                self._away[key] = monotonic_seconds() + away_seconds
+                unknown |= isinstance(error, ServerUnknown)
+                if isinstance(error, TimeoutError):
+                    slow.add(tenant.server_name)  # perhaps it is the server: once in each round
+        if unknown:  # another process may have the server
+            await post_hooks.release(self._catalog, target, worker_id=self._worker_id)
+            return AWAY_PAUSES
+        return pauses
+
+    async def _follow(self, target: str, tenant_id: UUID) -> None:
+        if await tenants.find(self._catalog, tenant_id) is None:
+            self._absent[tenant_id] = utc_now()
+        else:
+            first = _from(self._absent.get(tenant_id, self._began))
+            await post_hooks.follow(self._catalog, target, tenant_id, first)
+
+    async def _poll(self, target: str, tenant: Followed) -> bool:
         """Queue what is new of a tenant; return whether there may be more at once."""
-        tenant = await tenants.find(self._catalog, tenant_id)
-        if tenant is None or not tenant.is_active or tenant.is_attached:
+        now = utc_now() - timedelta(seconds=self._pace.moments_late_seconds)
+        async with asyncio.timeout(READ_SECONDS_MAX):
+            database = await self._databases.open(tenant, writes=False)
+            await require_revision(database, WRITABLE_FROM)
+            version = await state.version(database, now=now)
+        if self._known.get((target, tenant.id)) == (tenant.stored, version):
             return False
-        self._databases.server(tenant.server_name)  # a process without it holds no cursor
-        first = _from(self._began)
-        cursor = await post_hooks.hold(
-            self._catalog, target, tenant_id, first, worker_id=self._worker_id
+        queued = (await outbox.counts(self._catalog, [target]))[target].queued
+        most = min(EVENTS_EACH, WAITING_MAX - queued)
+        if most <= 0:
+            return False
+        oldest = _from(now - outbox.AGE_MAX)
+        cursor = Cursor(
+            tenant.cursor.entries.cut(oldest.entries.since),
+            tenant.cursor.moments.cut(oldest.moments.since),
         )
-        if cursor is None:
-            return False
-        now = utc_now()
-        database = await self._databases.open(tenant, writes=False)
-        await require_revision(database, WRITABLE_FROM)
-        version = await state.version(database, now=now)
-        if self._known.get((target, tenant_id)) == (cursor, version):
-            return False
-        async with self._queueing[target]:
-            queued = (await outbox.counts(self._catalog, [target]))[target].queued
-            most = min(EVENTS_EACH, WAITING_MAX - queued)
-            if most <= 0:
-                return False
-            oldest = _from(now - outbox.AGE_MAX)
-            cursor = Cursor(
-                cursor.entries.after((), since=oldest.entries.since),
-                cursor.moments.after((), since=oldest.moments.since),
-            )
+        async with asyncio.timeout(READ_SECONDS_MAX):
             to, events, has_all = await _read(database, cursor, now=now, most=most)
-            if to != cursor:
-                await self._queue(target, tenant, to, events)
+        if to.text != tenant.stored:
+            await self._queue(target, tenant, to, events)
         if has_all:
-            self._known[target, tenant_id] = to, version
+            self._known[target, tenant.id] = to.text, version
         return not has_all
 
     async def _queue(
-        self, target: str, tenant: Tenant, to: Cursor, events: list[PostEvent]
+        self, target: str, tenant: Followed, to: Cursor, events: list[PostEvent]
     ) -> None:
         notices = [_notice(tenant, one) for one in events]
         async with self._catalog.begin() as session:
-            if await post_hooks.move(session, target, tenant.id, to, worker_id=self._worker_id):
+            if await post_hooks.move(session, target, tenant, to):
                 subscribed = {target: self._hooks[target].events}
                 await outbox.add(session, subscribed, notices, now=utc_now())
+
+    def _log(self, target: str, tenant_id: UUID | None, error: Exception) -> None:
+        cause = type(error).__name__
+        if self._logged.get((target, tenant_id)) == cause:
+            return  # not every few seconds
+        self._logged[target, tenant_id] = cause
+        is_expected = isinstance(error, Unavailable | TimeoutError)
+        log = _log.warning if is_expected else _log.exception
+        log("post events wait", target=target, tenant=tenant_id, cause=cause)
+
+
+def _is_sent(tenant: Tenant) -> bool:
+    """Return whether readers have access to the posts; if not, events wait."""
+    return tenant.is_active and not tenant.is_attached and modules.BLOG in tenant.modules
 
 
 async def _read(
     database: TenantDatabase, cursor: Cursor, *, now: datetime, most: int
 ) -> tuple[Cursor, list[PostEvent], bool]:
-    """Return the cursor after *most* moments and entries, their events, and whether that is all."""
+    """Return the cursor after *most* entries and moments, their events, and whether that is all.
+
+    Moments are read before entries, so none that a write settles in between is missed; and they are
+    taken after them, so an entry of a moment that was not taken is never before `moments.since`.
+    """
     settled = _from(now - OVERLAP)
-    limit = len(cursor.moments.seen) + most
-    read = await post_events.moments(database, cursor.moments.since, now=now, limit=limit)
-    new, has_moments = _new(read, cursor.moments, most, limit)
-    moments = cursor.moments.after(one.position for one in new)
-    limit = len(cursor.entries.seen) + most
-    read = await post_events.entries(database, cursor.entries.since, limit=limit)
-    added, has_entries = _new(read, cursor.entries, most - len(new), limit)
-    entries = cursor.entries.after(one.position for one in added)
-    new += [one for one in added if one.moment is None or not moments.has(one.moment)]
-    has_all = has_moments and has_entries
-    if has_all:
-        moments = moments.after((), since=settled.moments.since)
-        entries = entries.after((), since=settled.entries.since)
-    events = sorted((one.event for one in new if one.event), key=lambda one: one.at)
-    return Cursor(entries, moments), events, has_all
+    moments_max = len(cursor.moments.seen) + most
+    moments = await post_events.moments(database, cursor.moments.since, now=now, limit=moments_max)
+    entries_max = len(cursor.entries.seen) + most
+    entries = await post_events.entries(database, cursor.entries.since, limit=entries_max)
+    written, has_entries = _new(entries, cursor.entries, most, entries_max)
+    left = most - len(written) if has_entries else 0
+    come, has_moments = _new(moments, cursor.moments, left, moments_max)
+    to = Cursor(
+        cursor.entries.after((one.position for one in written), settled=settled.entries.since),
+        cursor.moments.after((one.position for one in come), settled=settled.moments.since),
+    )
+    come += [one for one in written if one.moment is None or not to.moments.has(one.moment)]
+    events = sorted((one.event for one in come), key=lambda one: one.at)
+    return to, events, has_entries and has_moments
 
 
 def _new(read: list[Read], known: Progress, most: int, limit: int) -> tuple[list[Read], bool]:
