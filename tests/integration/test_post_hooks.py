@@ -3,19 +3,24 @@
 import asyncio
 import base64
 import dataclasses
+import io
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
-from tenantry.backup import cloning, moving
-from tenantry.catalog import deleted_tenants, outbox
+from tenantry.backup import cloning, creating, moving, replacing, restoring
+from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.targets import FolderTarget
+from tenantry.catalog import deleted_tenants, outbox, tenants
 from tenantry.catalog.pace import Pace
-from tenantry.catalog.post_hooks import SEEN_MAX, Progress
+from tenantry.catalog.post_hooks import SEEN_MAX, Cursor, Progress
+from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
@@ -24,7 +29,8 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant import audit
-from tenantry.tenant.blog import publication, state
+from tenantry.tenant.blog import post_events, publication, state
+from tenantry.tenant.databases import TenantDatabases
 from tenantry.work.hook_status import status_of
 from tenantry.work.post_hooks import OVERLAP, WAITING_MAX
 from tenantry.work.progress import Progress as Copied
@@ -99,6 +105,25 @@ async def sent_to(hooked: Endpoint, *events: str) -> list[dict[str, Any]]:
 async def schedule(blog: Blog, post: Any, **times: timedelta) -> None:
     body = {name: (utc_now() + at).isoformat() for name, at in times.items()}
     ok(await blog.owner.put(f"{OWN_POSTS}/{post['id']}/schedule", json=body))
+
+
+async def _shown(blog: Blog, slug: str, *, at: datetime) -> None:
+    """Write the entry of a publication by a process of another time."""
+    ctx = replace(system_context("other"), now=at)
+    services = blog.world.services
+    tenant = await tenants.get(services.catalog, blog.world.acme.tenant.id)
+    database = await services.databases.open(tenant, writes=True)
+    async with state.writing(database) as session:
+        change = publication.shown_change(None, slug)
+        await audit.LOG.add(session, ctx, "post.publish", new_id(), changes=change)
+        await state.change(session)
+
+
+async def _backed_up(services: Services, tenant: Tenant, folder: Path) -> bytes:
+    job = await creating.back_up(
+        system_context("test"), services.copying, tenant, FolderTarget(folder), progress=Copied()
+    )
+    return await asyncio.to_thread(Path(str(job.archive)).read_bytes)
 
 
 async def _queued(services: Services) -> int:
@@ -289,13 +314,7 @@ class TestAProcess:
 
     async def test_with_a_fast_clock_hides_no_event_of_another(self, blog: Blog, hooked: Endpoint):
         """The entry of the other is written later, and has an earlier time."""
-        ctx = replace(system_context("ahead"), now=utc_now() + OVERLAP / 2)
-        acme = blog.world.acme.tenant
-        database = await blog.world.services.databases.open(acme, writes=True)
-        async with state.writing(database) as session:
-            change = publication.shown_change(None, "ahead")
-            await audit.LOG.add(session, ctx, "post.publish", new_id(), changes=change)
-            await state.change(session)
+        await _shown(blog, "ahead", at=utc_now() + OVERLAP / 2)
         await sent_to(hooked, PUBLISHED)
         await blog.publish("Now")
         await sent_to(hooked, PUBLISHED, PUBLISHED)
@@ -391,8 +410,129 @@ class TestATenant:
         await services.deletion.purge(ctx, deleted, name="acme")
         assert raw_sql.rows(services.settings.catalog, CURSORS) == []
 
+    async def test_that_is_undeleted_sends_what_came_meanwhile(self, blog: Blog, hooked: Endpoint):
+        await schedule(blog, await blog.write("Later"), publishAt=HOUR)
+        services, ctx, acme = blog.world.services, system_context("test"), blog.world.acme.tenant
+        await patch_tenant(blog.world, blog.world.acme, isActive=False)
+        await services.deletion.delete(ctx, replace(acme, is_active=False), name="acme")
+        let_pass(blog, 1)
+        await asyncio.sleep(1)
+        deleted = await deleted_tenants.get(services.catalog, acme.id)
+        await services.deletion.undelete(ctx, deleted)
+        await asyncio.sleep(0.3)
+        assert hooked.received == []
+        await patch_tenant(blog.world, blog.world.acme, isActive=True)
+        await sent_to(hooked, PUBLISHED)
+
+    async def test_without_its_blog_sends_when_it_has_it_again(self, blog: Blog, hooked: Endpoint):
+        await schedule(blog, await blog.write("Later"), publishAt=HOUR)
+        await patch_tenant(blog.world, blog.world.acme, modules=["mcp"])
+        await asyncio.sleep(0.2)
+        let_pass(blog, 1)
+        await asyncio.sleep(1)
+        assert hooked.received == []
+        await patch_tenant(blog.world, blog.world.acme, modules=["blog", "mcp"])
+        await sent_to(hooked, PUBLISHED)
+
+    async def test_that_is_read_only_sends_what_readers_see(self, blog: Blog, hooked: Endpoint):
+        await schedule(blog, await blog.write("Later"), publishAt=HOUR)
+        await patch_tenant(blog.world, blog.world.acme, isReadOnly=True)
+        let_pass(blog, 1)
+        await sent_to(hooked, PUBLISHED)
+
+    async def test_that_is_restored_in_place_continues(
+        self, blog: Blog, hooked: Endpoint, tmp_path: Path
+    ):
+        await blog.publish("Before")
+        await sent_to(hooked, PUBLISHED)
+        services, acme = blog.world.services, blog.world.acme.tenant
+        archive = await _backed_up(services, acme, tmp_path)
+        await blog.publish("Lost")
+        await sent_to(hooked, PUBLISHED, PUBLISHED)
+        await replacing.replace(
+            system_context("test"),
+            services.copying,
+            ArchiveReader(io.BytesIO(archive), services.copying.keys),
+            acme,
+            server_name=None,
+            progress=Copied(),
+        )
+        await sent_to(hooked, PUBLISHED, PUBLISHED)
+        await _shown(blog, "after", at=utc_now())
+        await sent_to(hooked, PUBLISHED, PUBLISHED, PUBLISHED)
+
+    async def test_that_is_restored_under_its_id_repeats_nothing(
+        self, blog: Blog, hooked: Endpoint, tmp_path: Path
+    ):
+        await blog.publish("Before")
+        await sent_to(hooked, PUBLISHED)
+        services, ctx, acme = blog.world.services, system_context("test"), blog.world.acme.tenant
+        archive = await _backed_up(services, acme, tmp_path)
+        await patch_tenant(blog.world, blog.world.acme, isActive=False)
+        await services.deletion.delete(ctx, replace(acme, is_active=False), name="acme")
+        deleted = await deleted_tenants.get(services.catalog, acme.id)
+        await services.deletion.purge(ctx, deleted, name="acme")
+        await asyncio.sleep(0.3)
+        reader = ArchiveReader(io.BytesIO(archive), services.copying.keys)
+        await restoring.restore(
+            ctx, services.copying, reader, name=None, server_name=None, progress=Copied()
+        )
+        await sent_to(hooked, PUBLISHED)
+        await _shown(blog, "after", at=utc_now())
+        await sent_to(hooked, PUBLISHED, PUBLISHED)
+
+    async def test_that_is_away_delays_no_other_of_its_target(
+        self, settings: Settings, content: Content, hooked: Endpoint, faults: Faults
+    ):
+        acme, globex = content.acme.tenant, content.globex.tenant
+        read: list[UUID] = []
+
+        async def hang(_: object, tenant: Tenant, **__: object) -> None:
+            if tenant.id == globex.id and not read:
+                read.append(tenant.id)
+                await asyncio.Event().wait()
+
+        faults.before(TenantDatabases, "open", hang)
+        async with worked_on(
+            _with(settings, site=_target(hooked, acme.id, globex.id)), content
+        ) as blog:
+            await until(lambda: asyncio.sleep(0, read), bool)
+            await blog.publish("Of acme")
+            await sent_to(hooked, PUBLISHED)
+
+    async def test_drops_what_is_older_than_a_day(
+        self, hooked_settings: Settings, content: Content, hooked: Endpoint
+    ):
+        async with worked_on(hooked_settings, content) as blog:
+            await blog.publish("First")
+            await sent_to(hooked, PUBLISHED)
+        old, day = utc_now() - 2 * outbox.AGE_MAX, outbox.AGE_MAX
+        cursor = Cursor(
+            Progress(post_events.first_entry(old)), Progress(post_events.first_moment(old))
+        )
+        raw_sql.run(hooked_settings.catalog, f"UPDATE post_hook SET cursor = '{cursor.text}'")
+        async with worked_on(hooked_settings, content, works=False) as blog:
+            for name, age in {"dropped": day + HOUR, "kept": day - HOUR}.items():
+                await _shown(blog, name, at=utc_now() - age)
+        async with worked_on(hooked_settings, content):
+            data = await sent_to(hooked, PUBLISHED, PUBLISHED, PUBLISHED)
+        assert [one["slug"] for one in data] == ["first", "kept", "first"]
+
 
 class TestATarget:
+    async def test_is_read_by_one_process(
+        self, hooked_settings: Settings, content: Content, hooked: Endpoint
+    ):
+        """The others read one row of the catalog."""
+        async with worked_on(hooked_settings, content) as first:
+            await first.publish("First")
+            await sent_to(hooked, PUBLISHED)
+            holders = raw_sql.rows(hooked_settings.catalog, "SELECT * FROM post_hook_target")
+            async with worked_on(hooked_settings, content):
+                await asyncio.sleep(0.3)
+                now = raw_sql.rows(hooked_settings.catalog, "SELECT * FROM post_hook_target")
+                assert now == holders != []
+
     async def test_is_listed_with_its_tenants(self, blog: Blog):
         admin = await blog.world.admin()
         [item] = ok(await admin.get("/api/admin/hooks"))["items"]
