@@ -46,7 +46,7 @@ class NotAFleet(Conflict):
 
 
 class NotAttached(Conflict):
-    """The tenant is not an attached database: suspend it, and delete it instead."""
+    """The database was detached already, or the tenant is served: suspend and delete that one."""
 
 
 class StateOfFleet(Conflict):

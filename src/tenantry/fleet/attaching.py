@@ -6,7 +6,7 @@ Nothing is changed in the database when it is attached, and nothing when it is d
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -84,11 +84,13 @@ class Attaching:
         seal: Seals their URLs, each for the id of its tenant: see `AttachedUrls`.
         servers: The tenant servers. A database on one of them waits with it for the end of an
             outage, and its drift is found by comparing with a new database there.
+        reading: Held by the one that is read: a message of a hostile server can have 1 GB.
     """
 
     lifecycle: Lifecycle
     seal: Seal
     servers: Mapping[str, TenantServer]
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def attach(
         self,
@@ -184,7 +186,8 @@ class Attaching:
 
     async def _read(self, listed: Listed, streams: Streams, *, is_remote: bool) -> Schema:
         try:
-            return await self.lifecycle.migrator.read_schema(listed.url, streams)
+            async with self.reading:
+                return await self.lifecycle.migrator.read_schema(listed.url, streams)
         except Exception as error:
             reason = explain(error) if not is_remote or _has_answered(error) else _SILENT
             raise NotAttachable(f"The database cannot be read: {reason}") from error
