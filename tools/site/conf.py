@@ -32,5 +32,7 @@ html_copy_source = False
 html_show_copyright = False
 html_use_index = False
 html_permalinks_icon = "#"
+# A block without a language is a command or what it prints, and not Python, the default.
+highlight_language = "none"
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "github-dark"

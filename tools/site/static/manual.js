@@ -45,6 +45,14 @@ if (location.protocol === "file:") {
   for (const links of document.querySelectorAll(".product-links")) links.hidden = true;
 }
 
+// The navigation shows its current page; the page itself does not move.
+const navigation = document.querySelector(".sidebar-scroll");
+const current = navigation?.querySelector(".current-page");
+if (current) {
+  const below = current.getBoundingClientRect().top - navigation.getBoundingClientRect().top;
+  navigation.scrollTop += below - navigation.clientHeight / 2;
+}
+
 // A wide table or listing scrolls by itself, also with the keyboard.
 for (const wide of document.querySelectorAll(".highlight pre, .table-wrapper")) {
   if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0;
