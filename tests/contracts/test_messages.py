@@ -26,7 +26,7 @@ JOINED = (
     "data is",
     "pg_dump",
     "' has been away",
-    "`versions`",
+    "`versions`.",
     "No module named '",
     "database or disk is full.",
     "already exists.",
