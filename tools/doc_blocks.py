@@ -28,7 +28,7 @@ FENCE = "```"
 PROGRAMS = re.compile(
     r"(?:alembic|apt-get|bash|cat|cd|chmod|cosign|cp|curl|dnf|docker|echo|export|for|git|install|kill|ln|make|mkdir|mv|npm"
     r"|openssl|patroni(?:ctl)?|pg_createcluster|pip|podman|psql|python|runuser|sha256sum|sqlite3|ssh|sudo|systemctl"
-    r"|tar|tenantry|test|time)"
+    r"|tar|tenantry|test|time|unset)"
 )
 ASSIGNED = re.compile(r"(?:export )?[A-Z][A-Z_]*=")
 # Settings of a file `.env`.
