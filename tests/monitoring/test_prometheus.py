@@ -156,6 +156,8 @@ class TestAlerts:
         assert "TenantryNoHeartbeat" not in watched.firing()
 
     def test_guessed_passwords_are_an_alert(self, watched: Watched):
+        # An increase needs a sample before it.
+        until(lambda: "tenantry_login_failures_total" in names(watched), lambda: names(watched))
         body = {"email": "ada@example.com", "password": "wrong password of ada"}
         for _ in range(120):
             assert httpx.post(watched.url + ADMIN_LOGIN, json=body).status_code in {401, 429}
