@@ -6,9 +6,13 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 TAB_STOPS_MAX = 60
-# What has the focus: where it is, whether it can be seen to have it.
+# What has the focus: where it is, whether it can be seen to have it. Elements are compared, and not
+# their numbers: a list can grow while the tabulator walks.
 FOCUSED = """() => {
   const one = document.activeElement;
+  const before = window.focusedBefore ?? one;
+  window.focusedFirst ??= one;
+  window.focusedBefore = one;
   const box = one.getBoundingClientRect();
   const style = getComputedStyle(one);
   return {
@@ -19,7 +23,9 @@ FOCUSED = """() => {
       "a[href], button, input, select, textarea, summary, [tabindex='0']"
     )].filter((other) => other.checkVisibility()).at(-1),
     isMarked: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0,
-    order: [...document.querySelectorAll("*")].indexOf(one),
+    isFirst: one === window.focusedFirst,
+    isBack: before.isConnected &&
+      Boolean(before.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_PRECEDING),
   };
 }"""
 
@@ -59,17 +65,17 @@ def tab_faults(page: Page) -> list[str]:
     """Walk over the page with the tabulator; return where the focus is lost, unseen or jumps."""
     page.locator("a, button, input").first.focus()
     faults: list[str] = []
-    first = last = page.evaluate(FOCUSED)["order"]
+    page.evaluate("window.focusedFirst = window.focusedBefore = null")
+    page.evaluate(FOCUSED)
     for _ in range(TAB_STOPS_MAX):
         page.keyboard.press("Tab")
         at = page.evaluate(FOCUSED)
-        if at["isBody"] or at["order"] == first:
+        if at["isBody"] or at["isFirst"]:
             break
         if not (at["isShown"] and at["isMarked"]):
             faults.append(f"unseen: {at['name']}")
-        if at["order"] < last:
+        if at["isBack"]:
             faults.append(f"out of order: {at['name']}")
-        last = at["order"]
         # Firefox would leave the page for its toolbar, and not come back.
         if at["isLast"]:
             break
