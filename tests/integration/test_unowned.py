@@ -48,6 +48,16 @@ class TestCheckUnowned:
             assert server.removal(left) in str(found.advice)
             await server.drop(left)
 
+    async def test_names_no_tenant_of_a_server_that_has_two_names(self, ordinary: Settings):
+        """A new server is the default one, and named for the tenants that will move."""
+        url = ordinary.servers["default"].url.get_secret_value()
+        servers = {**ordinary.tenant_servers, "pg1": {"url": url}}
+        values = {**ordinary.model_dump(exclude_unset=True), "tenant_servers": servers}
+        async with open_services(Settings(**values), works=False) as services:
+            await provision(services, "acme")
+
+            assert await _found(services) == []
+
     async def test_names_nothing_that_another_catalog_can_have(self, ordinary: Settings):
         foreign = f"{TEMPLATE}{'0' * 12}_{'0' * 16}"
         async with open_services(ordinary, works=False) as services:

@@ -1,4 +1,4 @@
-"""Which databases of a tenant server this catalog knows, and which it could not remove yet."""
+"""Which databases of the tenant servers this catalog knows, and which it could not remove yet."""
 
 import msgspec
 import sqlalchemy as sa
@@ -26,13 +26,9 @@ _server = sa.bindparam("server", type_=sa.String)
 # A job names its databases until they are dropped.
 _KNOWN = Statement(
     sa.union_all(
-        sa.select(tenant.c.database_name).where(tenant.c.server_name == _server),
-        sa.select(job.c.database_name).where(
-            job.c.server_name == _server, job.c.database_name.is_not(None)
-        ),
-        sa.select(job.c.source_database_name).where(
-            job.c.source_server_name == _server, job.c.source_database_name.is_not(None)
-        ),
+        sa.select(tenant.c.database_name),
+        sa.select(job.c.database_name).where(job.c.database_name.is_not(None)),
+        sa.select(job.c.source_database_name).where(job.c.source_database_name.is_not(None)),
     ),
     _Database,
 )
@@ -66,9 +62,12 @@ _NEEDED = Statement(
 )
 
 
-async def names(session: CatalogSession, *, server_name: str) -> set[str]:
-    """Return the names of the databases on a server that a tenant in any state, or a job, has."""
-    return {one.database_name for one in await session.fetch_all(_KNOWN, server=server_name)}
+async def names(session: CatalogSession) -> set[str]:
+    """Return the names of the databases that a tenant in any state, or a job, has, on any server.
+
+    The settings can give one server two names, and a name can be left out of them.
+    """
+    return {one.database_name for one in await session.fetch_all(_KNOWN)}
 
 
 async def is_needed(session: CatalogSession, server_name: str, name: str) -> bool:

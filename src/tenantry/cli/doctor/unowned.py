@@ -29,7 +29,7 @@ async def check_unowned(settings: Settings, catalog: Catalog) -> list[Finding]:
         try:
             found = await server.own_names()
             # Read later: what a process creates in the meantime is listed before it exists.
-            found -= await owned_databases.names(catalog, server_name=name)
+            found -= await owned_databases.names(catalog)
             if found:
                 found -= await server.missing(found)  # what was dropped in the meantime
         except Unavailable:
