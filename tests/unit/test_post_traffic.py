@@ -1,5 +1,6 @@
 """The clients of `make cluster` notice a server that loses a write which it has acknowledged."""
 
+import itertools
 import json
 import random
 import threading
@@ -23,6 +24,7 @@ TENANTS = [Tenant("acme", "", "key", [User("1", "ada@example.com", "token")])]
 def a_server(*, loses_every: int) -> Iterator[str]:
     """Yield the URL of a server of posts. One of *loses_every* changes is acknowledged and lost."""
     posts: dict[str, str] = {}
+    numbers = itertools.count()
     changes = 0
     lock = threading.Lock()
 
@@ -34,7 +36,7 @@ def a_server(*, loses_every: int) -> Iterator[str]:
             post = self.path.rpartition("/")[2]
             with lock:
                 if self.command == "POST":
-                    post = f"post-{len(posts)}"
+                    post = f"post-{next(numbers)}"  # no id is used again
                     posts[post] = body["content"]
                 elif self.command == "PUT" and post in posts:
                     changes += 1
