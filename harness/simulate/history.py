@@ -326,8 +326,7 @@ class History:
             process.run(process.fleet.resume(process.context(), run_id, wave=run.holding_wave))
 
     def _is_quiet(self) -> bool:
-        # A process that has lost its job still removes what it had begun.
-        return all(one.worker.is_idle and not one.ledger.busy for one in self._living())
+        return all(one.is_quiet for one in self._living())
 
     def _living(self) -> list[Process]:
         return [one for one in self._processes.values() if one.is_alive]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
+from uuid import UUID
 
 from harness.simulate.world import SERVERS, World, database_name
 from tenantry.backup import wave_checking
@@ -14,7 +15,7 @@ from tenantry.catalog.runs import MigrationRun
 from tenantry.fleet.wave_check import WaveCheckFailed
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
-from tenantry.work.kinds import Kind
+from tenantry.work.kinds import Kind, Run
 from tenantry.work.ledger import Ledger, finish, new_job, note_event, running
 from tenantry.work.progress import Progress
 
@@ -27,8 +28,24 @@ class JobBroken(Conflict):
     """A simulated job fails."""
 
 
-def kinds_of(held: Ledger, world: World) -> Mapping[str, Kind]:
-    """Return the kinds, by the names of those of the product that leave the same."""
+def kinds_of(held: Ledger, world: World, in_work: set[UUID]) -> Mapping[str, Kind]:
+    """Return the kinds, by the names of those of the product that leave the same.
+
+    *in_work* has the jobs that this process runs, also when another one has ended them: until it
+    has removed what it had begun.
+    """
+
+    def counted(run: Run) -> Run:
+        async def work(
+            ctx: OperationContext, job: Job, options: JobOptions, progress: Progress
+        ) -> Job | None:
+            in_work.add(job.id)
+            try:
+                return await run(ctx, job, options, progress)
+            finally:
+                in_work.discard(job.id)
+
+        return work
 
     async def check_wave(_run: MigrationRun) -> None:
         await asyncio.sleep(world.chance.random() * STEP_SECONDS_MAX)
@@ -39,11 +56,13 @@ def kinds_of(held: Ledger, world: World) -> Mapping[str, Kind]:
         ledger=held, catalog=held.catalog, check_wave=check_wave, error_rate_seconds=1.0
     )
     return {
-        BACKUP: Kind(run=partial(_run_plain, held, world)),
-        RESTORE: Kind(run=partial(_run_new, held, world)),
-        REPLACE: Kind(run=partial(_run_change, held, world), undo=partial(_undo_change, world)),
+        BACKUP: Kind(run=counted(partial(_run_plain, held, world))),
+        RESTORE: Kind(run=counted(partial(_run_new, held, world))),
+        REPLACE: Kind(
+            run=counted(partial(_run_change, held, world)), undo=partial(_undo_change, world)
+        ),
         WAVE: Kind(
-            run=partial(wave_checking.run, copying),  # type: ignore[arg-type]
+            run=counted(partial(wave_checking.run, copying)),  # type: ignore[arg-type]
             undo=partial(wave_checking.undo, copying),  # type: ignore[arg-type]
         ),
     }

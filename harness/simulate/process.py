@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from harness.simulate.clock import CLOCK
 from harness.simulate.kinds import kinds_of
@@ -58,6 +59,7 @@ class Process:
         self.is_alive = True
         self.loop = Loop()
         self._tasks: list[asyncio.Task[None]] = []
+        self._jobs_in_work: set[UUID] = set()
         self._streams, self._world = streams, world
         self.catalog = StoreCatalog(store, name)
         with self.loop.entered():
@@ -80,7 +82,7 @@ class Process:
             patience_seconds=PATIENCE_SECONDS,
         )
         self.ledger = Ledger(catalog=self.catalog, databases=databases, heartbeat=self._heartbeat)
-        self._kinds = kinds_of(self.ledger, world)
+        self._kinds = kinds_of(self.ledger, world, self._jobs_in_work)
         self.jobs = JobWorker(
             self.ledger, self._kinds, concurrency=CONCURRENCY, scratch=Path("nowhere")
         )
@@ -99,6 +101,11 @@ class Process:
     def worker_id(self) -> Any:
         """The id under which it holds work."""
         return self._heartbeat.worker_id
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it does nothing, also not for work that another process has ended."""
+        return self.worker.is_idle and not self.ledger.busy and not self._jobs_in_work
 
     def context(self) -> OperationContext:
         """Return the context of an operation that begins now."""

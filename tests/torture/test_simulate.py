@@ -9,6 +9,10 @@ import pytest
 from harness.processes import ROOT
 
 SECONDS_MAX = 170
+SEEDS = [
+    # A process that had lost its job was still dropping its database at the end.
+    "790458af-2482",
+]
 
 
 def _simulate(*arguments: str, seconds: int = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
@@ -38,6 +42,12 @@ class TestSimulate:
 
         assert done.returncode == 0, done.stdout + done.stderr
         assert re.search(r"[1-9][0-9]* histories, [1-9][0-9]* steps, 0 faults", done.stdout)
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_finds_nothing_any_longer_in_a_history_that_has_failed(self, seed: str):
+        done = _simulate("--seed", seed)
+
+        assert done.returncode == 0, done.stdout + done.stderr
 
     @pytest.mark.slow
     @pytest.mark.parametrize("fault", ["outcomes_change", "hold_opens", "nothing_is_dropped"])
