@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession, fetch_or_raise
+from tenantry.catalog.session import CatalogSession, Value, fetch_or_raise, fetch_values
 from tenantry.catalog.tables import admin, ended_session
 from tenantry.db.statements import Statement, columns_of, insert
 from tenantry.kit.errors import Conflict, NotFound
@@ -77,13 +77,10 @@ _SET_PASSWORD_HASH = Statement[Any](
 )
 
 
-class _Jti(msgspec.Struct, frozen=True):
-    jti: str
-
-
 _of_admin = ended_session.c.admin_id == sa.bindparam("admin", type_=sa.Uuid)
 _ENDED_SESSIONS = Statement(
-    sa.select(ended_session.c.jti).where(_of_admin).limit(ENDED_SESSIONS_MAX + 1), _Jti
+    sa.select(ended_session.c.jti.label("value")).where(_of_admin).limit(ENDED_SESSIONS_MAX + 1),
+    Value,
 )
 _END_SESSION = Statement[Any](insert(ended_session).on_conflict_do_nothing())
 _FORGET_SESSIONS = Statement[Any](
@@ -159,7 +156,7 @@ async def update(
 
 async def ended_sessions(session: CatalogSession, admin_id: UUID) -> frozenset[str]:
     """Return the `jti` of the sessions of an admin that were ended individually."""
-    return frozenset(one.jti for one in await session.fetch_all(_ENDED_SESSIONS, admin=admin_id))
+    return frozenset(await fetch_values(session, _ENDED_SESSIONS, admin=admin_id))
 
 
 async def end_session(

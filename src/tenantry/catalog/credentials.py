@@ -8,7 +8,14 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
+from tenantry.catalog.session import (
+    CatalogSession,
+    RowId,
+    Value,
+    fetch_or_raise,
+    fetch_row,
+    fetch_value,
+)
 from tenantry.catalog.tables import api_key, mcp_token
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
@@ -85,10 +92,6 @@ class TokenCounts(msgspec.Struct, frozen=True):
     of_user: int
 
 
-class _LastUse(msgspec.Struct, frozen=True):
-    last_used_at: datetime | None
-
-
 _KEY_COLUMNS = columns_of(api_key, ApiKey)
 _TOKEN_COLUMNS = columns_of(mcp_token, McpToken)
 _of_digest = sa.bindparam("digest", type_=sa.String)
@@ -137,7 +140,7 @@ _uses = sa.union_all(
     sa.select(api_key.c.last_used_at).where(api_key.c.tenant_id == _of_tenant),
     sa.select(mcp_token.c.last_used_at).where(mcp_token.c.tenant_id == _of_tenant),
 ).subquery()
-_LAST_USE = Statement(sa.select(sa.func.max(_uses.c.last_used_at).label("last_used_at")), _LastUse)
+_LAST_USE = Statement(sa.select(sa.func.max(_uses.c.last_used_at).label("value")), Value)
 _expires_at = sa.bindparam("expires_at", type_=api_key.c.expires_at.type)
 _LOCK_KEY = Statement(
     sa.select(*_KEY_COLUMNS)
@@ -219,9 +222,7 @@ async def count_tokens(
     session: CatalogSession, tenant_id: UUID, *, user_id: UUID | None
 ) -> TokenCounts:
     """Count the McpTokens of a tenant, and those that are bound to a user."""
-    found = await session.fetch_one(_COUNT_TOKENS, tenant=tenant_id, user=user_id)
-    assert found is not None, "an aggregate has one row"
-    return found
+    return await fetch_row(session, _COUNT_TOKENS, tenant=tenant_id, user=user_id)
 
 
 async def remove_expired(
@@ -237,8 +238,8 @@ async def remove_expired(
 
 async def last_use(session: CatalogSession, tenant_id: UUID) -> datetime | None:
     """Return when a credential of a tenant was last used; None if there is none, or never."""
-    found = await session.fetch_one(_LAST_USE, tenant=tenant_id)
-    return None if found is None else found.last_used_at
+    used_at: datetime | None = await fetch_value(session, _LAST_USE, tenant=tenant_id)
+    return used_at
 
 
 async def replace_key(

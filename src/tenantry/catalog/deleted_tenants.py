@@ -14,6 +14,7 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import Tenant, TenantState, by_id, is_ready, updating
+from tenantry.db.paging import LIMIT, OFFSET
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
@@ -26,7 +27,6 @@ class DeletedTenantNotFound(NotFound):
 
 _is_deleted = tenant.c.state == TenantState.DELETED.value
 _deleted = sa.select(*columns_of(tenant, Tenant)).where(_is_deleted)
-_limit = sa.bindparam("limit", type_=sa.BigInteger)
 _name = sa.bindparam("name", type_=sa.String)
 
 _ADD = updating(
@@ -51,14 +51,14 @@ _RESTORE = updating(
 _PAGE = Statement(
     _deleted.where(tenant.c.deleted_at.is_not(None))  # as its index
     .order_by(tenant.c.deleted_at.desc(), tenant.c.id)
-    .limit(_limit)
-    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+    .limit(LIMIT)
+    .offset(OFFSET),
     Tenant,
 )
 _EXPIRED = Statement(
     _deleted.where(tenant.c.deleted_at <= sa.bindparam("before", type_=tenant.c.deleted_at.type))
     .order_by(tenant.c.deleted_at)
-    .limit(_limit),
+    .limit(LIMIT),
     Tenant,
 )
 _TAKE = updating(

@@ -17,7 +17,8 @@ from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import Tenant, is_migrated, is_ready
 from tenantry.catalog.where import conditions_of
 from tenantry.db.copying.schema_listing import Difference
-from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.db.paging import Listing
+from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
 
 DIFFERENCES_MAX = 100
@@ -112,24 +113,13 @@ async def page(
     Raises:
         BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
-    some, number = _page_of(where)
-    items = await session.fetch_all(some, limit=window.size, offset=window.offset)
-    total = await session.fetch_one(number)
-    return Page(items, window, total.count if total else 0)
+    return await _listing_of(where).page(session, window)
 
 
 @functools.lru_cache(maxsize=64)
-def _page_of(where: str | None) -> tuple[Statement[Drifted], Statement[Count]]:
-    conditions = [_has_drifted, *conditions_of(where)]
-    some = (
-        sa.select(*columns_of(tenant, Drifted))
-        .where(*conditions)
-        .order_by(_c.canonical_name)
-        .limit(sa.bindparam("limit", type_=sa.BigInteger))
-        .offset(sa.bindparam("offset", type_=sa.BigInteger))
-    )
-    number = sa.select(sa.func.count().label("count")).select_from(tenant).where(*conditions)
-    return Statement(some, Drifted), Statement(number, Count)
+def _listing_of(where: str | None) -> Listing[Drifted]:
+    every = sa.select(*columns_of(tenant, Drifted)).where(_has_drifted, *conditions_of(where))
+    return Listing(every.order_by(_c.canonical_name), Drifted)
 
 
 async def find(session: CatalogSession, tenant_id: UUID) -> Drifted | None:

@@ -12,6 +12,7 @@ from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import is_ready
 from tenantry.catalog.where import conditions_of
+from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement
 
 MAP_MAX = 5_000
@@ -57,7 +58,7 @@ _map = (
     )
     .where(is_ready, tenant.c.id > sa.bindparam("after"))
     .order_by(tenant.c.id)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger))
+    .limit(LIMIT)
 )
 
 

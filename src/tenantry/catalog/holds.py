@@ -14,6 +14,7 @@ from tenantry.catalog.outbox import Subscribed
 from tenantry.catalog.run_tables import migration_run
 from tenantry.catalog.runs import Progress
 from tenantry.catalog.session import CatalogSession, RowId
+from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
@@ -46,7 +47,7 @@ _WORKABLE = Statement(
     sa.select(*columns_of(migration_run, Progress))
     .where(_run.planner_id.is_(None), _run.finished_at.is_(None), _run.holding_wave.is_(None))
     .order_by(_run.held_reason.is_not(None), _run.id)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+    .limit(LIMIT),
     Progress,
 )
 

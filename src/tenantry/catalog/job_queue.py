@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.job_states import CANCELLED, Job, JobState, cancelled
 from tenantry.catalog.jobs import ADD, apply, is_dropping, is_running, updating
-from tenantry.catalog.session import CatalogSession, RowId
+from tenantry.catalog.session import CatalogSession, RowId, Value, fetch_row, fetch_value
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import is_ready
 from tenantry.catalog.where import conditions_of
@@ -90,10 +90,6 @@ class _Failed(msgspec.Struct, frozen=True):
     count: int
 
 
-class _Ended(msgspec.Struct, frozen=True):
-    finished_at: datetime
-
-
 _COLUMNS = columns_of(job, Job)
 _worker = sa.bindparam("worker", type_=sa.Uuid)
 _is_held = job.c.worker_id == _worker
@@ -165,11 +161,11 @@ _LENGTH = Statement(
 )
 # By the index of the time, from its end.
 _LAST_BACKUP = Statement(
-    sa.select(job.c.finished_at)
+    sa.select(job.c.finished_at.label("value"))
     .where(_is_backup, job.c.state == JobState.DONE.value, job.c.finished_at.is_not(None))
     .order_by(job.c.finished_at.desc())
     .limit(1),
-    _Ended,
+    Value,
 )
 _FAILED = Statement(
     sa.select(job.c.kind, sa.func.count().label("count"))
@@ -257,8 +253,7 @@ async def add(session: CatalogSession, queued: Sequence[Job]) -> None:
 
 async def count(session: CatalogSession) -> int:
     """Return how many jobs are queued, besides backups and moves."""
-    found = await session.fetch_one(_COUNT)
-    return found.count if found else 0
+    return (await fetch_row(session, _COUNT)).count
 
 
 async def to_back_up(
@@ -348,15 +343,13 @@ async def cancel_queued(session: CatalogSession, *, now: datetime) -> list[Job]:
 
 async def length(session: CatalogSession) -> Length:
     """Return how many jobs wait, and since when."""
-    found = await session.fetch_one(_LENGTH)
-    assert found is not None
-    return found
+    return await fetch_row(session, _LENGTH)
 
 
 async def last_backup_at(session: CatalogSession) -> datetime | None:
     """Return when the newest backup of a tenant or of the catalog has ended, if one is listed."""
-    found = await session.fetch_one(_LAST_BACKUP)
-    return None if found is None else found.finished_at
+    ended_at: datetime | None = await fetch_value(session, _LAST_BACKUP)
+    return ended_at
 
 
 async def failed_since(session: CatalogSession, since: datetime) -> dict[str, int]:

@@ -9,10 +9,18 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.job_states import INTERRUPTED, Event, Job, JobState, transition, wanted
-from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
+from tenantry.catalog.session import (
+    CatalogSession,
+    RowId,
+    Value,
+    fetch_or_raise,
+    fetch_row,
+    fetch_value,
+)
 from tenantry.catalog.tables import job
 from tenantry.catalog.workers import is_abandoned, living
-from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.db.paging import Listing
+from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
@@ -48,10 +56,6 @@ class Left(msgspec.Struct, frozen=True):
     kept: int
 
 
-class _Noted(msgspec.Struct, frozen=True):
-    is_cancelled: bool
-
-
 _COLUMNS = columns_of(job, Job)
 _by_id = job.c.id == sa.bindparam("job")
 _worker = sa.bindparam("worker", type_=sa.Uuid)
@@ -74,8 +78,8 @@ _NOTE = Statement(
         note=sa.func.coalesce(sa.bindparam("note", type_=sa.String), job.c.note),
     )
     .where(_by_id)
-    .returning(job.c.is_cancelled),
-    _Noted,
+    .returning(job.c.is_cancelled.label("value")),
+    Value,
 )
 _of_tenant = job.c.tenant_id == sa.bindparam("tenant")
 _LOCK_OPEN = Statement(sa.select(*_COLUMNS).where(_of_tenant, is_open).with_for_update(), Job)
@@ -99,17 +103,7 @@ _is_wanted = sa.and_(
     sa.or_(_tenant.is_(None), job.c.tenant_id == _tenant),
     sa.or_(_is_finished.is_(None), job.c.finished_at.is_not(None) == _is_finished),
 )
-_PAGE = Statement(
-    sa.select(*_COLUMNS)
-    .where(_is_wanted)
-    .order_by(job.c.id.desc())
-    .limit(sa.bindparam("limit", type_=sa.BigInteger))
-    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
-    Job,
-)
-_COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(job).where(_is_wanted), Count
-)
+_LISTING = Listing(sa.select(*_COLUMNS).where(_is_wanted).order_by(job.c.id.desc()), Job)
 _is_lost = sa.and_(
     is_open,
     sa.or_(
@@ -193,10 +187,7 @@ async def page(
     is_finished: bool | None = None,
 ) -> Page[Job]:
     """Return some jobs, the newest first: all, or those of a tenant, or those (not) finished."""
-    wanted_ = {"tenant": tenant_id, "is_finished": is_finished}
-    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted_)
-    total = await session.fetch_one(_COUNT, **wanted_)
-    return Page(items, window, total.count if total else 0)
+    return await _LISTING.page(session, window, tenant=tenant_id, is_finished=is_finished)
 
 
 async def lock(session: CatalogSession, job_id: UUID, *, worker_id: UUID | None) -> Job | None:
@@ -228,8 +219,7 @@ async def note(
     session: CatalogSession, job_id: UUID, *, bytes_done: int, note: str | None = None
 ) -> bool:
     """Store the progress of a job, and a *note* if given; return whether an admin cancelled it."""
-    noted = await session.fetch_one(_NOTE, job=job_id, bytes_done=bytes_done, note=note)
-    return noted is not None and noted.is_cancelled
+    return bool(await fetch_value(session, _NOTE, job=job_id, bytes_done=bytes_done, note=note))
 
 
 async def keep(
@@ -272,9 +262,7 @@ async def take_kept(
 
 async def count_left(session: CatalogSession) -> Left:
     """Count the jobs that have left something."""
-    found = await session.fetch_one(_LEFT)
-    assert found is not None, "an aggregate has one row"
-    return found
+    return await fetch_row(session, _LEFT)
 
 
 async def prune(session: CatalogSession, *, before: datetime) -> None:

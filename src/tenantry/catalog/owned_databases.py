@@ -4,15 +4,12 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.job_states import JobState
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, Value, fetch_values
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import TenantState, is_ready
 from tenantry.catalog.workers import living
+from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement
-
-
-class _Database(msgspec.Struct, frozen=True):
-    database_name: str
 
 
 class Unfinished(msgspec.Struct, frozen=True):
@@ -26,11 +23,11 @@ _server = sa.bindparam("server", type_=sa.String)
 # A job names its databases until they are dropped.
 _KNOWN = Statement(
     sa.union_all(
-        sa.select(tenant.c.database_name),
+        sa.select(tenant.c.database_name.label("value")),
         sa.select(job.c.database_name).where(job.c.database_name.is_not(None)),
         sa.select(job.c.source_database_name).where(job.c.source_database_name.is_not(None)),
     ),
-    _Database,
+    Value,
 )
 _UNFINISHED = Statement(
     sa.select(tenant.c.server_name, tenant.c.database_name)
@@ -40,14 +37,14 @@ _UNFINISHED = Statement(
         sa.or_(tenant.c.worker_id.is_(None), ~tenant.c.worker_id.in_(living)),
     )
     .order_by(tenant.c.id)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+    .limit(LIMIT),
     Unfinished,
 )
 # Those of other tenants and jobs are removed, or were never whole.
 _name = sa.bindparam("name", type_=sa.String)
 _NEEDED = Statement(
     sa.union_all(
-        sa.select(tenant.c.database_name).where(
+        sa.select(tenant.c.database_name.label("value")).where(
             tenant.c.server_name == _server,
             tenant.c.database_name == _name,
             sa.or_(is_ready, tenant.c.state == TenantState.DELETED.value),
@@ -58,7 +55,7 @@ _NEEDED = Statement(
             job.c.state == JobState.KEPT.value,
         ),
     ),
-    _Database,
+    Value,
 )
 
 
@@ -67,7 +64,7 @@ async def names(session: CatalogSession) -> set[str]:
 
     The settings can give one server two names, and a name can be left out of them.
     """
-    return {one.database_name for one in await session.fetch_all(_KNOWN)}
+    return set(await fetch_values(session, _KNOWN))
 
 
 async def is_needed(session: CatalogSession, server_name: str, name: str) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, Value, fetch_value, fetch_values
 from tenantry.catalog.tables import login_attempt
 from tenantry.db.statements import Statement, insert
 from tenantry.db.types import database_clock_ms
@@ -93,14 +93,6 @@ def limits_of(settings: Settings) -> Limits:
         account_hourly=settings.login_account_hourly,
         address_minutely=settings.login_address_minutely,
     )
-
-
-class _Key(msgspec.Struct, frozen=True):
-    key: str
-
-
-class _Wait(msgspec.Struct, frozen=True):
-    wait_ms: int | None
 
 
 _attempt = login_attempt.c
@@ -192,11 +184,11 @@ _TAKE = Statement(
         set_={"failures": _failures, "since_ms": _since, "next_ms": _next},
         where=_is_allowed,
     )
-    .returning(_attempt.key),
-    _Key,
+    .returning(_attempt.key.label("value")),
+    Value,
 )
 _WAIT = Statement(
-    sa.select(sa.func.max(_attempt.next_ms - _now).label("wait_ms")).where(_refused), _Wait
+    sa.select(sa.func.max(_attempt.next_ms - _now).label("value")).where(_refused), Value
 )
 
 
@@ -231,7 +223,7 @@ _REMEMBER = Statement[Any](
         set_={"since_ms": _now, "next_ms": _now + DEVICE_KNOWN_MS},
     )
 )
-_FIND = Statement(sa.select(_attempt.key).where(_attempt.key == _device), _Key)
+_FIND = Statement(sa.select(_attempt.key.label("value")).where(_attempt.key == _device), Value)
 _LIFT = Statement[Any](
     sa.delete(login_attempt).where(_attempt.account == _owner, _attempt.failures > 0)
 )
@@ -251,15 +243,14 @@ async def take(catalog: Catalog, guess: Guess, limits: Limits, *, owner: str) ->
         "address_minutely": limits.address_minutely,
         "first_ms": limits.first_ms,
     }
-    taken = {one.key for one in await catalog.fetch_all(_TAKE, **asked)}
+    taken = set(await fetch_values(catalog, _TAKE, **asked))
     if len(taken) == len(_keys):
         return None
     if taken:
         # A concurrent attempt was allowed instead.
         keys = (key if key in taken else "" for key in msgspec.structs.astuple(guess))
         await give_back(catalog, Guess(*keys), owner=owner)
-    found = await catalog.fetch_one(_WAIT, **asked)
-    return max(found.wait_ms or 0, 0) if found else 0
+    return max(await fetch_value(catalog, _WAIT, **asked) or 0, 0)
 
 
 async def succeed(catalog: Catalog, guess: Guess, *, owner: str, device: str) -> None:

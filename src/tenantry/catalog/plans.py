@@ -27,6 +27,7 @@ from tenantry.catalog.tenants import is_migrated, is_ready
 from tenantry.catalog.waves import CREATION, Wave, sort_key_of, wave_of
 from tenantry.catalog.where import conditions_of
 from tenantry.catalog.workers import is_abandoned
+from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, parameters
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Unavailable
@@ -98,7 +99,6 @@ class Selected(msgspec.Struct, frozen=True):
 _run, _item = migration_run.c, tenant_migration.c
 _ids = sa.bindparam("tenant_ids", type_=Ids)
 _retry_of = sa.bindparam("retry_of", type_=sa.Uuid)
-_limit = sa.bindparam("limit", type_=sa.BigInteger)
 _cause = sa.bindparam("cause", type_=sa.String)
 _head = sa.bindparam("head", type_=sa.String)
 _failed_before = sa.select(_item.tenant_id).where(
@@ -174,14 +174,14 @@ def _statements(
     if "plan_id" in choice:
         found = found.join_from(tenant, plan_tenant, plan_tenant.c.tenant_id == tenant.c.id)
         planned_from = plan_tenant.c.position
-    some = found.where(tenant.c.id > sa.bindparam("after", type_=sa.Uuid)).limit(_limit)
+    some = found.where(tenant.c.id > sa.bindparam("after", type_=sa.Uuid)).limit(LIMIT)
     some = some.add_columns(
         sa.bindparam("run", type_=sa.Uuid), sa.bindparam("state", type_=sa.String), planned_from
     )
     names = [*Selected.__struct_fields__, "run_id", "state", "planned_from"]
     items = sa.insert(tenant_migration).from_select(names, some)
     return _Statements(
-        Statement(found.limit(_limit), Selected),
+        Statement(found.limit(LIMIT), Selected),
         Statement(items.returning(_item.tenant_id.label("id")), RowId),
     )
 
@@ -225,7 +225,7 @@ _REMOVE_ITEMS = Statement(
             sa.select(_item.tenant_id)
             .where(_item.run_id == sa.bindparam("run"))
             .order_by(_item.tenant_id)
-            .limit(_limit)
+            .limit(LIMIT)
         ),
     )
     .returning(_item.tenant_id.label("id")),

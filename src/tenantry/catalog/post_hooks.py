@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, Value
 from tenantry.catalog.tables import post_hook, post_hook_target, tenant
 from tenantry.catalog.tenants import Tenant, is_ready
 from tenantry.catalog.workers import NO_WORKER, is_abandoned
@@ -81,10 +81,6 @@ class _Held(msgspec.Struct, frozen=True):
     is_free: bool
 
 
-class _Target(msgspec.Struct, frozen=True):
-    target: str
-
-
 _row, _held = post_hook.c, post_hook_target.c
 _target = sa.bindparam("target", type_=sa.String)
 _tenant = sa.bindparam("tenant", type_=sa.Uuid)
@@ -105,8 +101,8 @@ _HOLD = Statement(
     sa.update(post_hook_target)
     .values(worker_id=_worker)
     .where(_held.target == _target, _is_free)
-    .returning(_held.target),
-    _Target,
+    .returning(_held.target.label("value")),
+    Value,
 )
 _RELEASE = Statement[Any](
     sa.update(post_hook_target).values(worker_id=NO_WORKER).where(_held.target == _target, _is_mine)
@@ -130,8 +126,8 @@ _MOVE = Statement(
         _row.tenant_id == _tenant,
         _row.cursor == sa.bindparam("stored", type_=sa.String),
     )
-    .returning(_row.target),
-    _Target,
+    .returning(_row.target.label("value")),
+    Value,
 )
 
 

@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from tenantry.catalog.jobs import is_frozen, is_moving
 from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import RunTenant, is_open, is_pending, of_run
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, Value, fetch_values
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import TenantState, is_ready
 from tenantry.catalog.workers import NO_WORKER, is_abandoned
+from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 
@@ -51,14 +52,9 @@ class _State(msgspec.Struct, frozen=True):
     is_moved: bool
 
 
-class _ServerName(msgspec.Struct, frozen=True):
-    server_name: str
-
-
 _run, _item = migration_run.c, tenant_migration.c
 _ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
 _worker = sa.bindparam("worker", type_=sa.Uuid)
-_limit = sa.bindparam("limit", type_=sa.BigInteger)
 _goes_on = sa.exists().where(_run.id == sa.bindparam("run"), _run.stop_reason.is_(None))
 
 
@@ -69,7 +65,7 @@ def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
         sa.select(_item.run_id, _item.tenant_id)
         .where(of_run, is_pending, ~is_moving(_item.tenant_id), *conditions)
         .order_by(_item.tenant_id)
-        .limit(_limit)
+        .limit(LIMIT)
         .with_for_update(skip_locked=True)
         .cte("found")  # read once: as a subquery it may be read again for every row
     )
@@ -97,7 +93,7 @@ _give_up = sa.update(tenant_migration).values(worker_id=sa.bindparam("holder", t
 _GIVE_UP = Statement[Any](_give_up.where(_is_held))
 _RETURN = Statement[Any](_give_up.where(of_run, _is_of_tenant, _is_held))
 _FIND_ELSEWHERE = Statement(
-    sa.select(_item.server_name).where(
+    sa.select(_item.server_name.label("value")).where(
         of_run,
         _is_of_tenant,
         sa.or_(
@@ -106,7 +102,7 @@ _FIND_ELSEWHERE = Statement(
             is_moving(_item.tenant_id),
         ),
     ),
-    _ServerName,
+    Value,
 )
 _is_same_tenant = tenant.c.id == _item.tenant_id
 _FOLLOW = Statement[Any](
@@ -142,15 +138,15 @@ _WITHHELD = Statement(
 )
 
 
-def _pending_servers() -> Statement[_ServerName]:
+def _pending_servers() -> Statement[Value]:
     """Return the statement that finds the servers of pending items, with a probe for each."""
     least = sa.select(sa.func.min(_item.server_name)).where(of_run, is_pending)
     found = least.cte("found", recursive=True)
     name = found.c[0]
     following = least.where(_item.server_name > name).scalar_subquery()
     found = found.union_all(sa.select(following).where(name.is_not(None)))
-    name = found.c[0].label("server_name")
-    return Statement(sa.select(name).where(name.is_not(None)), _ServerName)
+    name = found.c[0].label("value")
+    return Statement(sa.select(name).where(name.is_not(None)), Value)
 
 
 _PENDING_SERVERS = _pending_servers()
@@ -244,7 +240,7 @@ async def held(
 
 async def pending_servers(session: CatalogSession, run_id: UUID) -> list[str]:
     """Return the servers of the items that may start and have not ended, by name."""
-    return [one.server_name for one in await session.fetch_all(_PENDING_SERVERS, run=run_id)]
+    return await fetch_values(session, _PENDING_SERVERS, run=run_id)
 
 
 async def withheld(

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import UNDO_OF, MigrationState, of_run
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, Value, fetch_values
 from tenantry.catalog.tables import tenant
 from tenantry.db.statements import Statement
 
@@ -31,13 +31,13 @@ class Cause(msgspec.Struct, frozen=True):
     left: int
 
 
-class _Path(msgspec.Struct, frozen=True):
-    applied: str
-
-
 _run, _item = migration_run.c, tenant_migration.c
 _PATHS = Statement(
-    sa.select(_item.applied).where(of_run, _item.applied != "").distinct().limit(PATHS_MAX), _Path
+    sa.select(_item.applied.label("value"))
+    .where(of_run, _item.applied != "")
+    .distinct()
+    .limit(PATHS_MAX),
+    Value,
 )
 _count = sa.func.count()
 is_left = sa.or_(
@@ -79,5 +79,5 @@ async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
 
 async def applied(session: CatalogSession, run_id: UUID) -> set[str]:
     """Return the names of the revisions that a run has applied, of up to `PATHS_MAX` lists."""
-    paths = await session.fetch_all(_PATHS, run=run_id)
-    return {name for path in paths for name in path.applied.split(",")}
+    paths = await fetch_values(session, _PATHS, run=run_id)
+    return {name for path in paths for name in path.split(",")}

@@ -29,9 +29,10 @@ from tenantry.catalog.runs import (
     is_open,
     of_run,
 )
-from tenantry.catalog.session import CatalogSession, fetch_or_raise
+from tenantry.catalog.session import CatalogSession, Value, fetch_or_raise, fetch_values
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.waves import is_waiting
+from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Conflict
 
@@ -60,13 +61,8 @@ class Recorded(msgspec.Struct, frozen=True):
     notices: Sequence[Notice] = ()
 
 
-class _Number(msgspec.Struct, frozen=True):
-    sequence: int
-
-
 _run, _item = migration_run.c, tenant_migration.c
 _worker = sa.bindparam("worker", type_=sa.Uuid)
-_limit = sa.bindparam("limit", type_=sa.BigInteger)
 _LOCK = Statement(
     sa.select(*columns_of(migration_run, Progress))
     .where(_run.id == sa.bindparam("run"))
@@ -100,7 +96,8 @@ _END = Statement[Any](
     )
 )
 _ENDED_NOW = Statement(
-    sa.select(_item.sequence).where(of_run, _item.sequence > sa.bindparam("number")), _Number
+    sa.select(_item.sequence.label("value")).where(of_run, _item.sequence > sa.bindparam("number")),
+    Value,
 )
 _OPEN = Statement[Any](
     sa.update(tenant_migration)
@@ -110,7 +107,7 @@ _OPEN = Statement[Any](
             sa.select(_item.run_id, _item.tenant_id)
             .where(of_run, is_waiting)
             .order_by(_item.wave, _item.sort_key, _item.tenant_id)
-            .limit(_limit)
+            .limit(LIMIT)
         )
     )
 )
@@ -119,7 +116,7 @@ _never_claimed = (
     sa.select(_item.run_id, _item.tenant_id)
     .where(of_run, _item.state == sa.bindparam("before"), _item.worker_id.is_(None))
     .order_by(_item.tenant_id)
-    .limit(_limit)
+    .limit(LIMIT)
     .with_for_update(skip_locked=True)
     .cte("never_claimed")
 )
@@ -141,8 +138,8 @@ _CLOSE = Statement(
         sequence=sa.bindparam("number", type_=sa.Integer) + _numbered.c.number,
     )
     .where(_item.run_id == _numbered.c.run_id, _item.tenant_id == _numbered.c.tenant_id)
-    .returning(_item.sequence),
-    _Number,
+    .returning(_item.sequence.label("value")),
+    Value,
 )
 # What the latest attempt has shown: the revision, if it is known, and the run if it failed.
 _seen = sa.func.coalesce(sa.bindparam("revision", type_=sa.String), tenant.c.schema_revision)
@@ -290,9 +287,7 @@ async def _end(
     await session.execute_many(_END, rows)
     # By its number, not by its tenant: a worker that was silent, lost an item to another, and
     # took it over again comes with two outcomes of it.
-    ended = {
-        one.sequence for one in await session.fetch_all(_ENDED_NOW, run=before.id, number=last)
-    }
+    ended = set(await fetch_values(session, _ENDED_NOW, run=before.id, number=last))
     written = [one for at, one in enumerate(outcomes, 1) if last + at in ended]
     if not written:
         return [], before

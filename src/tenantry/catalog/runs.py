@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
-from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.db.paging import LIMIT, Listing
+from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound, Unavailable
 from tenantry.kit.pages import Page, Window
 
@@ -227,7 +228,6 @@ of_run = _item.run_id == sa.bindparam("run")
 # Not as a parameter, which would match no partial index.
 is_pending = _item.state == sa.literal_column(f"'{MigrationState.PENDING.value}'")
 is_open = _item.finished_at.is_(None)
-_limit = sa.bindparam("limit", type_=sa.BigInteger)
 _FIND_ITEM = Statement(
     sa.select(*_ITEM_COLUMNS).where(of_run, _item.tenant_id == sa.bindparam("tenant")), RunTenant
 )
@@ -235,19 +235,8 @@ _FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run"))
 _is_planned = _run.planner_id.is_(None)
 _is_finished = sa.bindparam("is_finished", type_=sa.Boolean)
 _is_wanted = sa.or_(_is_finished.is_(None), _run.finished_at.is_not(None) == _is_finished)
-_PAGE = Statement(
-    sa.select(*_RUN_COLUMNS)
-    .where(_is_planned, _is_wanted)
-    .order_by(_run.id.desc())
-    .limit(_limit)
-    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
-    MigrationRun,
-)
-_COUNT = Statement(
-    sa.select(sa.func.count().label("count"))
-    .select_from(migration_run)
-    .where(_is_planned, _is_wanted),
-    Count,
+_LISTING = Listing(
+    sa.select(*_RUN_COLUMNS).where(_is_planned, _is_wanted).order_by(_run.id.desc()), MigrationRun
 )
 _UNFINISHED = Statement(
     sa.select(*columns_of(migration_run, Progress))
@@ -264,7 +253,7 @@ def _ended_as(state: object) -> sa.Select[Any]:
         sa.select(*_ITEM_COLUMNS)
         .where(of_run, _item.state == state, _item.tenant_id > sa.bindparam("after"))
         .order_by(_item.tenant_id)
-        .limit(_limit)
+        .limit(LIMIT)
     )
 
 
@@ -274,7 +263,7 @@ def _ended() -> sa.Select[Any]:
         _ended_as(one.value).subquery() for one in (MigrationState.SUCCESS, MigrationState.FAILED)
     ]
     found = sa.union_all(*(sa.select(one) for one in each)).subquery()
-    return sa.select(found).order_by(found.c.tenant_id).limit(_limit)
+    return sa.select(found).order_by(found.c.tenant_id).limit(LIMIT)
 
 
 _ENDED_SOME = Statement(_ended(), RunTenant)
@@ -283,7 +272,7 @@ _ENDED_AFTER = Statement(
     sa.select(*_ITEM_COLUMNS)
     .where(of_run, ~is_open, _item.sequence > sa.bindparam("number"))
     .order_by(_item.sequence)
-    .limit(_limit),
+    .limit(LIMIT),
     RunTenant,
 )
 
@@ -306,11 +295,7 @@ async def page(
     session: CatalogSession, window: Window, *, is_finished: bool | None = None
 ) -> Page[MigrationRun]:
     """Return some runs, the newest first: all, or only those that have ended, or have not."""
-    items = await session.fetch_all(
-        _PAGE, limit=window.size, offset=window.offset, is_finished=is_finished
-    )
-    total = await session.fetch_one(_COUNT, is_finished=is_finished)
-    return Page(items, window, total.count if total else 0)
+    return await _LISTING.page(session, window, is_finished=is_finished)
 
 
 async def unfinished(session: CatalogSession) -> list[Progress]:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import catalog, signing_key
+from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
 
@@ -45,7 +46,7 @@ _ADD = Statement[Any](sa.insert(signing_key))
 _ALL = Statement(
     sa.select(*columns_of(signing_key, SigningKey))
     .order_by(signing_key.c.signs_from.desc(), signing_key.c.id.desc())
-    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+    .limit(LIMIT),
     SigningKey,
 )
 _RESEAL = Statement[Any](

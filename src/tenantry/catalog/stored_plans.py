@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.run_tables import migration_run, plan, plan_tenant
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
-from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.db.paging import LIMIT, Listing
+from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
 
@@ -144,7 +145,6 @@ class PlanCause(msgspec.Struct, frozen=True):
 
 _plan, _item = plan.c, plan_tenant.c
 _id = sa.bindparam("plan", type_=sa.Uuid)
-_limit = sa.bindparam("limit", type_=sa.BigInteger)
 _COLUMNS = columns_of(plan, StoredPlan)
 _ADD = Statement[Any](
     sa.insert(plan).values(is_complete=sa.false(), **parameters(*StoredPlan.__struct_fields__))
@@ -156,22 +156,14 @@ _COMPLETE = Statement(
     sa.update(plan).values(is_complete=sa.true()).where(_plan.id == _id).returning(_plan.id), RowId
 )
 _FIND = Statement(sa.select(*_COLUMNS).where(_plan.id == _id, _plan.is_complete), StoredPlan)
-_PAGE = Statement(
-    sa.select(*_COLUMNS)
-    .where(_plan.is_complete)
-    .order_by(_plan.id.desc())
-    .limit(_limit)
-    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
-    StoredPlan,
-)
-_COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(plan).where(_plan.is_complete), Count
+_LISTING = Listing(
+    sa.select(*_COLUMNS).where(_plan.is_complete).order_by(_plan.id.desc()), StoredPlan
 )
 _TENANTS = Statement(
     sa.select(*columns_of(plan_tenant, PlanTenant))
     .where(_item.plan_id == _id, _item.tenant_id > sa.bindparam("after", type_=sa.Uuid))
     .order_by(_item.tenant_id)
-    .limit(_limit),
+    .limit(LIMIT),
     PlanTenant,
 )
 _number = sa.func.count().label("count")
@@ -221,7 +213,7 @@ _PRUNE_TENANTS = Statement(
             sa.select(_item.plan_id, _item.tenant_id)
             .join(plan, _plan.id == _item.plan_id)
             .where(_is_over)
-            .limit(_limit)
+            .limit(LIMIT)
         )
     )
     .returning(_item.tenant_id.label("id")),
@@ -263,9 +255,7 @@ async def get(session: CatalogSession, plan_id: UUID) -> StoredPlan:
 
 async def page(session: CatalogSession, window: Window) -> Page[StoredPlan]:
     """Return some plans, the newest first."""
-    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
-    total = await session.fetch_one(_COUNT)
-    return Page(items, window, total.count if total else 0)
+    return await _LISTING.page(session, window)
 
 
 async def each_tenant(session: CatalogSession, plan_id: UUID) -> AsyncIterator[PlanTenant]:

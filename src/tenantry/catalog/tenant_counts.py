@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_row
 from tenantry.catalog.tables import tenant, tenant_count, tenant_name
 from tenantry.catalog.tenants import TenantState, is_ready
 from tenantry.db.statements import Count, Statement
@@ -175,8 +175,7 @@ async def total(
 ) -> int:
     """Return the number of tenants in *state* that the *filters* select."""
     values = msgspec.structs.asdict(filters)
-    found = await session.fetch_one(_TOTAL, state=state.value, **values)
-    return found.count if found else 0
+    return (await fetch_row(session, _TOTAL, state=state.value, **values)).count
 
 
 async def by_revision(session: CatalogSession) -> list[RevisionCount]:
@@ -186,15 +185,12 @@ async def by_revision(session: CatalogSession) -> list[RevisionCount]:
 
 async def others(session: CatalogSession) -> Others:
     """Return how many tenants migration runs leave out."""
-    found = await session.fetch_one(_OTHERS)
-    assert found is not None
-    return found
+    return await fetch_row(session, _OTHERS)
 
 
 async def behind(session: CatalogSession, head: str) -> int:
     """Return how many active tenants are not at *head*, or are failing."""
-    found = await session.fetch_one(_BEHIND, head=head)
-    return found.count if found else 0
+    return (await fetch_row(session, _BEHIND, head=head)).count
 
 
 async def by_server(session: CatalogSession) -> dict[str, int]:
@@ -207,8 +203,7 @@ async def merge(catalog: CatalogSession, *, rows_min: int = MERGED_FROM) -> None
 
     Two processes may do so at the same time: each row is taken by one of them.
     """
-    rows = await catalog.fetch_one(_COUNT_ROWS)
-    if rows is not None and rows.count >= rows_min:
+    if (await fetch_row(catalog, _COUNT_ROWS)).count >= rows_min:
         await catalog.execute(_MERGE)
 
 
@@ -217,5 +212,4 @@ async def count_wrong(session: CatalogSession) -> int:
 
     It reads every tenant: 1,000,000 take some seconds.
     """
-    found = await session.fetch_one(_COUNT_WRONG)
-    return found.count if found else 0
+    return (await fetch_row(session, _COUNT_WRONG)).count

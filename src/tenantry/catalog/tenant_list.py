@@ -16,7 +16,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from tenantry.catalog import tenant_counts
-from tenantry.catalog.session import CatalogSession, RowId
+from tenantry.catalog.session import CatalogSession, RowId, fetch_row
 from tenantry.catalog.tables import tenant, tenant_label, tenant_name
 from tenantry.catalog.tenant_counts import ANY, Filters
 from tenantry.catalog.tenants import Tenant, TenantState
@@ -28,6 +28,7 @@ from tenantry.catalog.where import (
     is_of_labels,
     led_by_label,
 )
+from tenantry.db.paging import LIMIT, OFFSET
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.ids import parse_id
@@ -253,8 +254,8 @@ def _labelled(where: str) -> Statement[_Counted] | None:
         sa.select(names.c.id, sa.func.count().over().label("total"))
         .where(*conditions)
         .order_by(names.c.canonical_name)
-        .limit(sa.bindparam("limit", type_=sa.BigInteger))
-        .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+        .limit(LIMIT)
+        .offset(OFFSET),
         _Counted,
     )
 
@@ -298,10 +299,8 @@ async def _find(
 
 async def _count(session: CatalogSession, choice: _Choice, values: Mapping[str, Any]) -> int:
     if choice.search is _Search.TRIGRAMS and not (choice.filters or choice.where):
-        found = await session.fetch_one(_COUNT, **values)
-        return (found.count if found else 0) + len(values["ids"])
-    found = await session.fetch_one(_count_of(choice), **values)
-    return found.count if found else 0
+        return (await fetch_row(session, _COUNT, **values)).count + len(values["ids"])
+    return (await fetch_row(session, _count_of(choice), **values)).count
 
 
 # Without `where`, at most 108 choices of filters, 3 searches, and a late page of each search.
@@ -315,8 +314,8 @@ def _page_of(choice: _Choice, *, is_late: bool) -> Statement[Tenant]:
         .select_from(rows)
         .where(*conditions)
         .order_by(name.desc() if is_late else name)
-        .limit(sa.bindparam("limit", type_=sa.BigInteger))
-        .offset(sa.bindparam("offset", type_=sa.BigInteger))
+        .limit(LIMIT)
+        .offset(OFFSET)
     )
     page = sa.select(*columns_of(tenant, Tenant)).where(_t.canonical_name.in_(shown))
     return Statement(page, Tenant)

@@ -11,10 +11,11 @@ import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.job_states import Job
-from tenantry.catalog.session import CatalogSession, fetch_or_raise
+from tenantry.catalog.session import CatalogSession, Value, fetch_or_raise, fetch_values
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.where import conditions_of
 from tenantry.catalog.workers import is_abandoned
+from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.text import canonical
@@ -104,10 +105,6 @@ class Tenant(msgspec.Struct, frozen=True):
             raise NotServed
 
 
-class _Database(msgspec.Struct, frozen=True):
-    database_name: str
-
-
 _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
 _IN_USE = {
@@ -130,10 +127,10 @@ def updating(*conditions: sa.ColumnElement[bool], **values: object) -> Statement
 
 
 _DATABASES = Statement(
-    sa.select(tenant.c.database_name).where(
+    sa.select(tenant.c.database_name.label("value")).where(
         tenant.c.server_name == sa.bindparam("server"), is_ready, ~tenant.c.is_attached
     ),
-    _Database,
+    Value,
 )
 
 _ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
@@ -277,14 +274,14 @@ def _after(where: str | None) -> Statement[Tenant]:
     return Statement(
         _ready.where(tenant.c.id > sa.bindparam("after"), *conditions_of(where))
         .order_by(tenant.c.id)
-        .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+        .limit(LIMIT),
         Tenant,
     )
 
 
 async def database_names(session: CatalogSession, *, server_name: str) -> set[str]:
     """Return the names of the databases of all ready tenants on a server, without attached ones."""
-    return {one.database_name for one in await session.fetch_all(_DATABASES, server=server_name)}
+    return set(await fetch_values(session, _DATABASES, server=server_name))
 
 
 async def update(

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tenantry.catalog.labels import is_key
 from tenantry.catalog.run_tables import tenant_migration
 from tenantry.catalog.runs import MigrationState, of_run
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_row
 from tenantry.catalog.tables import tenant, tenant_label
 from tenantry.catalog.where import condition_of
 from tenantry.db.statements import Count, Statement
@@ -95,8 +95,7 @@ def wave_of(named: Sequence[str]) -> sa.ColumnElement[Any]:
 
 async def count(session: CatalogSession, run_id: UUID, wave: int) -> int:
     """Return how many tenants of a run that has not begun are in a wave that names them."""
-    found = await session.fetch_one(_COUNT, run=run_id, wave=wave)
-    return found.count if found else 0
+    return (await fetch_row(session, _COUNT, run=run_id, wave=wave)).count
 
 
 async def set_sort_keys(session: CatalogSession, run_id: UUID, keys: Mapping[UUID, str]) -> None:

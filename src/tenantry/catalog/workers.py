@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, Value, fetch_value
 from tenantry.catalog.tables import worker
 from tenantry.db.statements import Statement, insert, parameters
 from tenantry.db.types import database_clock_ms
@@ -123,12 +123,8 @@ class Published(msgspec.Struct, frozen=True):
         return frozenset(one["server"] for one in self.away if one["ms"] is None)
 
 
-class _Now(msgspec.Struct, frozen=True):
-    now_ms: int
-
-
 _now = database_clock_ms()
-_NOW = Statement(sa.select(_now.label("now_ms")), _Now)
+_NOW = Statement(sa.select(_now.label("value")), Value)
 _reported = {"seen_at_ms": _now, **parameters("runs", "away", "in_work", "program", "answers")}
 _BEAT = Statement[Any](
     insert(worker)
@@ -199,6 +195,4 @@ async def now_ms(session: CatalogSession) -> int:
     Raises:
         DatabaseUnavailable: The catalog cannot be reached.
     """
-    found = await session.fetch_one(_NOW)
-    assert found is not None
-    return found.now_ms
+    return int(await fetch_value(session, _NOW))
