@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from tenantry.catalog import jobs, plans, run_tenants, runs, workers
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tables import migration_run, tenant_migration
+from tenantry.catalog.runs import Progress
 from tenantry.db.statements import Count, Statement
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
@@ -100,9 +101,7 @@ class TestPlan:
                 if holder == "living":
                     await workers.beat(session, held_by)
                 await jobs.add(session, job, worker_id=held_by)
-                await plans.add(
-                    session, new_id(), planner_id=held_by, now=ctx.now, triggered_by="ada"
-                )
+                await plans.add(session, Progress(new_id(), ctx.now, "ada"), planner_id=held_by)
                 lost_runs = await plans.abandoned(session, asking)
                 lost_jobs = await jobs.take_lost(session, worker_id=asking, busy=[])
 
@@ -114,13 +113,8 @@ class TestPlan:
             run_id, planner_id = new_id(), new_id()
             made = await tenants(services, 1)
             async with services.catalog.begin() as session:
-                await plans.add(
-                    session,
-                    run_id,
-                    planner_id=planner_id,
-                    now=system_context("ada").now,
-                    triggered_by="ada",
-                )
+                run = Progress(run_id, system_context("ada").now, "ada")
+                await plans.add(session, run, planner_id=planner_id)
                 await plans.add_items(session, run_id, plans.Selection())
             assert await rows(services) == (1, len(made))
 

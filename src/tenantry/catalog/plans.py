@@ -9,7 +9,6 @@ The functions that write take a transaction on the catalog.
 
 import functools
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,11 +19,11 @@ from tenantry.catalog.jobs import is_frozen
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.run_results import is_left
 from tenantry.catalog.run_tables import migration_run, plan_tenant, tenant_migration
-from tenantry.catalog.runs import MigrationState
+from tenantry.catalog.runs import MigrationState, Progress
 from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import is_migrated, is_ready
-from tenantry.catalog.waves import CREATION, Wave, sort_key_of, wave_of
+from tenantry.catalog.waves import CREATION, sort_key_of, wave_of
 from tenantry.catalog.where import conditions_of
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.paging import LIMIT
@@ -145,13 +144,7 @@ _SELECTED_COLUMNS = (
 )
 
 _ADD = Statement[Any](
-    sa.insert(migration_run).values(
-        total_count=0,
-        success_count=0,
-        failed_count=0,
-        **parameters("id", "planner_id", "started_at", "triggered_by", "head", "label", "retry_of"),
-        **parameters("plan_id", "undoes", "has_log"),
-    )
+    sa.insert(migration_run).values(parameters("planner_id", *Progress.__struct_fields__))
 )
 
 
@@ -191,14 +184,10 @@ class _Statements(NamedTuple):
     add: Statement[RowId]
 
 
+_BEGUN = [name for name in Progress.__struct_fields__ if name != "id"]
 _BEGIN = Statement[Any](
     sa.update(migration_run)
-    .values(
-        planner_id=None,
-        **parameters("total_count", "finished_at", "waves", "max_failures", "unopened_count"),
-        **parameters("wave_details", "wave_failed_max"),
-        **parameters("holds", "has_check", "max_error_rate"),
-    )
+    .values(planner_id=None, **parameters(*_BEGUN))
     .where(_run.id == sa.bindparam("run"))
 )
 _planner = sa.bindparam("planner", type_=sa.Uuid)
@@ -244,34 +233,9 @@ class PlanLost(Unavailable):
     """The run was removed: this process was silent for too long while it planned it. Try again."""
 
 
-async def add(
-    session: CatalogSession,
-    run_id: UUID,
-    *,
-    planner_id: UUID,
-    now: datetime,
-    triggered_by: str,
-    head: str | None = None,
-    label: str | None = None,
-    retry_of: UUID | None = None,
-    plan_id: UUID | None = None,
-    undoes: UUID | None = None,
-    has_log: bool = True,
-) -> None:
+async def add(session: CatalogSession, run: Progress, *, planner_id: UUID) -> None:
     """Insert a run without items, which *planner_id* adds. It is hidden until `begin`."""
-    await session.execute(
-        _ADD,
-        id=run_id,
-        planner_id=planner_id,
-        started_at=now,
-        triggered_by=triggered_by,
-        head=head,
-        label=label,
-        retry_of=retry_of,
-        plan_id=plan_id,
-        undoes=undoes,
-        has_log=has_log,
-    )
+    await session.execute(_ADD, planner_id=planner_id, **msgspec.structs.asdict(run))
 
 
 async def add_items(
@@ -311,38 +275,13 @@ async def hold(session: CatalogSession, run_id: UUID, planner_id: UUID) -> None:
     await fetch_or_raise(session, _HOLD, PlanLost, run=run_id, planner=planner_id)
 
 
-async def begin(
-    session: CatalogSession,
-    run_id: UUID,
-    *,
-    now: datetime,
-    total: int,
-    waves: Sequence[int] = (),
-    max_failures: int | None = None,
-    wave_details: Sequence[Wave] = (),
-    holds: Sequence[int] = (),
-    has_check: bool = False,
-    max_error_rate: str | None = None,
-) -> None:
-    """Show a run after its last `add_items`; one without tenants has ended.
+async def begin(session: CatalogSession, begun: Progress) -> None:
+    """Show a run as *begun*, after its last `add_items`; one without tenants has ended.
 
-    The options are as in `MigrationRun`; *total* is the number of its tenants. The first wave
-    begins, and `run_tenants.open_batch` opens it.
+    The first wave begins, and `run_tenants.open_batch` opens it.
     """
-    await session.execute(
-        _BEGIN,
-        run=run_id,
-        total_count=total,
-        finished_at=None if total else now,
-        waves=list(waves) or None,
-        max_failures=max_failures,
-        unopened_count=waves[0] if waves else 0,
-        wave_details=msgspec.to_builtins(wave_details) if set(wave_details) - {Wave()} else None,
-        wave_failed_max=wave_details[0].max_failures if wave_details else None,
-        holds=list(holds) or None,
-        has_check=has_check,
-        max_error_rate=max_error_rate,
-    )
+    values = {name: getattr(begun, name) for name in _BEGUN}
+    await session.execute(_BEGIN, run=begun.id, **values)
 
 
 async def selected(session: CatalogSession, selection: Selection, *, limit: int) -> list[Selected]:

@@ -91,11 +91,11 @@ class MigrationRun(msgspec.Struct, frozen=True):
 
     id: UUID
     started_at: datetime
-    finished_at: datetime | None
     triggered_by: str
-    total_count: int
-    success_count: int
-    failed_count: int
+    finished_at: datetime | None = None
+    total_count: int = 0
+    success_count: int = 0
+    failed_count: int = 0
     last_sequence: int | None = None
     head: str | None = None
     label: str | None = None

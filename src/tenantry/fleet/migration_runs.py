@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
+from msgspec import structs, to_builtins
+
 from tenantry.catalog import (
     audit,
     durations,
@@ -25,7 +27,7 @@ from tenantry.catalog import (
 )
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
-from tenantry.catalog.runs import MigrationRun, RunContinues
+from tenantry.catalog.runs import MigrationRun, Progress, RunContinues
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.waves import LARGEST, SIZE, Wave
 from tenantry.db.sessions import DatabaseUnavailable
@@ -155,6 +157,17 @@ class Fleet:
     async def _plan(self, ctx: OperationContext, draft: RunDraft, triggered_by: str) -> int:
         run_id, options = draft.run_id, draft.options
         waits, limit = options.waves is not None, self._pace.added_max
+        run = Progress(
+            id=run_id,
+            started_at=ctx.now,
+            triggered_by=triggered_by,
+            head=draft.head,
+            label=options.label,
+            retry_of=options.retry_of,
+            plan_id=draft.plan_id,
+            undoes=options.undoes,
+            has_log=draft.scripts.streams.has_log,
+        )
         total, after = 0, None
         while True:
             async with self._catalog.begin() as session:
@@ -162,19 +175,7 @@ class Fleet:
                     selection = draft.selection or await run_options.select(
                         session, options, head=draft.head
                     )
-                    await plans.add(
-                        session,
-                        run_id,
-                        planner_id=self._worker.worker_id,
-                        now=ctx.now,
-                        triggered_by=triggered_by,
-                        head=draft.head,
-                        label=options.label,
-                        retry_of=options.retry_of,
-                        plan_id=draft.plan_id,
-                        undoes=options.undoes,
-                        has_log=draft.scripts.streams.has_log,
-                    )
+                    await plans.add(session, run, planner_id=self._worker.worker_id)
                 else:
                     await plans.hold(session, run_id, self._worker.worker_id)
                 added = await plans.add_items(
@@ -184,15 +185,15 @@ class Fleet:
                 await waves.set_sort_keys(session, run_id, keys)
                 total += len(added)
                 if len(added) < limit:
-                    await self._begin(ctx, session, draft, total)
+                    await self._begin(ctx, session, draft, structs.replace(run, total_count=total))
                     return total
             after = added[-1]
             await asyncio.sleep(self._pace.pause_seconds)
 
     async def _begin(
-        self, ctx: OperationContext, session: CatalogSession, draft: RunDraft, total: int
+        self, ctx: OperationContext, session: CatalogSession, draft: RunDraft, run: Progress
     ) -> None:
-        run_id, options = draft.run_id, draft.options
+        run_id, options, total = run.id, draft.options, run.total_count
         target = str(run_id)
         if options.undoes is not None:
             target = f"{target} undo {options.undoes}"
@@ -209,18 +210,20 @@ class Fleet:
         if options.undoes is not None and not total:
             raise NothingToUndo
         sized, holds = await self._waves(session, draft, total) if options.waves else ([], [])
-        await plans.begin(
-            session,
-            run_id,
-            now=ctx.now,
-            total=total,
-            waves=[size for size, _ in sized],
+        sizes, details = [size for size, _ in sized], [wave for _, wave in sized]
+        begun = structs.replace(
+            run,
+            finished_at=None if total else ctx.now,
+            waves=sizes or None,
             max_failures=options.failures_max(total),
-            wave_details=[wave for _, wave in sized],
-            holds=holds,
+            unopened_count=sizes[0] if sizes else 0,
+            wave_details=to_builtins(details) if set(details) - {Wave()} else None,
+            wave_failed_max=details[0].max_failures if details else None,
+            holds=holds or None,
             has_check=options.hold == CHECK,
             max_error_rate=options.max_error_rate,
         )
+        await plans.begin(session, begun)
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
         await audit.LOG.add(session, ctx, "migration-run.start", target)
