@@ -19,8 +19,9 @@ from tenantry.backup.archive import (
     Header,
     Keys,
     Manifest,
+    is_name,
 )
-from tenantry.backup.targets import FolderTarget, expired, is_name, stored
+from tenantry.backup.targets import FolderTarget, expired, stored
 from tenantry.kit.ids import new_id
 
 OURS, THEIRS = Keys(["a secret key of this installation"]), Keys(["another secret key, of 32"])

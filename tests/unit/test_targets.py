@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantry.backup.targets import ArchiveNotFound, FolderTarget
+from tenantry.backup.archive import ArchiveNotFound
+from tenantry.backup.targets import FolderTarget
 from tenantry.kit import private
 from testkit.faults import Faults
 

@@ -7,6 +7,7 @@ uses it. The names of members are compared with the expected ones and are never 
 
 import hashlib
 import hmac
+import re
 import tarfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ import msgspec
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tenantry.kit.errors import Conflict, Invalid
+from tenantry.kit.errors import Conflict, Invalid, NotFound
 
 FORMAT = 1
 CHUNK_BYTES = 4 * 2**20
@@ -27,6 +28,10 @@ HEADER_BYTES_MAX = 64 * 2**10
 RECORD_BYTES_MAX = 64 * 2**20
 MANIFEST_BYTES_MAX = 64 * 2**20
 CODE_CHARS = 64
+SUFFIX = ".tar"
+NAME_CHARS_MAX = 40
+# Of a file name, on the file systems of Linux.
+NAME_BYTES_MAX = 255
 
 HEADER, RECORD, MANIFEST = "archive.json", "catalog.json", "manifest.json"
 BLOCK = tarfile.BLOCKSIZE
@@ -34,7 +39,15 @@ _END = bytes(2 * BLOCK)
 TAIL_BYTES = 4 * BLOCK
 """The end of every archive: the authentication code of the manifest, and two empty blocks."""
 
+# A file name without a folder, and without control characters. Python reads a name that is not
+# UTF-8 with surrogates, which no response can contain.
+_NAME = re.compile(r"[^./\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,200}\.tar")
+
 Content = TypeVar("Content", bound=msgspec.Struct)
+
+
+class ArchiveNotFound(NotFound):
+    """There is no archive of this name in the target, and no such file."""
 
 
 class ArchiveDamaged(Conflict):
@@ -90,6 +103,37 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     schema_fingerprint: str
     row_counts: dict[str, int]
     search_path: str | None
+
+
+def archive_name(header: Header) -> str:
+    """Return the file name of an archive: the tenant, the time, and a part of the id.
+
+    A tenant's name can contain any character, so all but letters and digits become hyphens.
+    """
+    label = label_of(header.tenant_name or header.kind)
+    stamp = f"{header.created_at:%Y%m%dT%H%M%SZ}"
+    return f"{label[:NAME_CHARS_MAX] or 'tenant'}-{stamp}-{header.id.hex[-8:]}{SUFFIX}"
+
+
+def label_of(name: str) -> str:
+    """Return the form of a tenant's name in the names of its archives."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def is_name(text: str) -> bool:
+    """Return whether *text* can be the name of an archive in a target: it is no path."""
+    return _NAME.fullmatch(text) is not None and len(text.encode()) <= NAME_BYTES_MAX
+
+
+def checked_name(name: str) -> str:
+    """Return *name*, if an archive can have it.
+
+    Raises:
+        ArchiveNotFound: None can.
+    """
+    if not is_name(name):
+        raise ArchiveNotFound
+    return name
 
 
 class Keys:

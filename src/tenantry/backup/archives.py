@@ -8,17 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenantry.backup.archive import ArchiveReader, Header, Keys
+from tenantry.backup.archive import SUFFIX, ArchiveReader, Header, Keys, label_of
 from tenantry.backup.s3 import SCHEME, S3Target
-from tenantry.backup.targets import (
-    START_BYTES,
-    SUFFIX,
-    FolderTarget,
-    Stored,
-    Target,
-    label_of,
-    read_starts,
-)
+from tenantry.backup.targets import START_BYTES, FolderTarget, Stored, Target, read_starts
 from tenantry.kit.errors import NotFound, Unavailable
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.stopping import Stop, entered_in_thread, run_in_thread, start_thread

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 
 from tenantry.backup import dumps
-from tenantry.backup.archive import ArchiveWriter, Header, Manifest
+from tenantry.backup.archive import ArchiveWriter, Header, Manifest, archive_name
 from tenantry.backup.copying import Copying
-from tenantry.backup.targets import Destination, archive_name
+from tenantry.backup.targets import Destination
 from tenantry.catalog import records, tenants
 from tenantry.catalog.job_queue import BACKUP, JobOptions
 from tenantry.catalog.job_states import Job

@@ -7,11 +7,11 @@ from pathlib import Path
 from uuid import UUID
 
 from tenantry.backup import dumps
-from tenantry.backup.archive import ArchiveDamaged, ArchiveReader
+from tenantry.backup.archive import ArchiveDamaged, ArchiveNotFound, ArchiveReader
 from tenantry.backup.copying import Copying
 from tenantry.backup.creating import CATALOG, CatalogRecord
 from tenantry.backup.loading import WrongEngine, load
-from tenantry.backup.targets import ArchiveNotFound, Stored, Target
+from tenantry.backup.targets import Stored, Target
 from tenantry.catalog import restored, signing_keys, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.records import TenantRecord

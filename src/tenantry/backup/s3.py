@@ -14,8 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
-from tenantry.backup.archive import TAIL_BYTES, Sink
-from tenantry.backup.targets import ArchiveNotFound, checked_name, is_name
+from tenantry.backup.archive import TAIL_BYTES, ArchiveNotFound, Sink, checked_name, is_name
 from tenantry.kit.errors import Invalid, TenantryError, Unavailable
 from tenantry.kit.stopping import Stop, Stopped, current_stop
 
@@ -51,7 +50,7 @@ class S3Unavailable(Unavailable):
 
 
 class S3Target:
-    """A `Target`: a prefix in a bucket. An archive appears there when it is complete.
+    """A prefix in a bucket. An archive appears there when it is complete.
 
     Args:
         url: ``s3://bucket/prefix``.
@@ -131,13 +130,21 @@ class S3Target:
         return sorted(path for path in paths if is_name(path))
 
     def size(self, name: str) -> int:
-        """Return the size of an archive in bytes."""
+        """Return the size of an archive in bytes.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
         head = self._call(lambda: self._s3.head_async(self._store, name), missing=ArchiveNotFound)
         return int(head["size"])
 
     @contextmanager
     def reading(self, name: str, *, buffer_bytes: int = READ_BYTES) -> Iterator[BinaryIO]:
-        """Open an archive."""
+        """Open an archive. *name* is never a path; *buffer_bytes* are read at once.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
         name = checked_name(name)
         file = self._call(
             lambda: self._s3.open_reader_async(self._store, name, buffer_size=buffer_bytes),
@@ -147,7 +154,11 @@ class S3Target:
             yield stream
 
     def tail(self, name: str, size: int) -> bytes:
-        """Return the end of an archive."""
+        """Return the last `TAIL_BYTES` of an archive of *size* bytes.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
         start = max(size - TAIL_BYTES, 0)
         return bytes(
             self._call(

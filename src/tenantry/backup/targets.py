@@ -3,46 +3,38 @@
 import contextlib
 import fcntl
 import os
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from tenantry.backup.archive import (
+    SUFFIX,
     TAIL_BYTES,
     ArchiveDamaged,
     ArchiveNewer,
+    ArchiveNotFound,
     ArchiveReader,
     Header,
     Keys,
-    Sink,
+    checked_name,
+    is_name,
     is_tail,
 )
+from tenantry.backup.s3 import S3Target
 from tenantry.kit import private
-from tenantry.kit.errors import NotFound, Unavailable
+from tenantry.kit.errors import Unavailable
 
-SUFFIX = ".tar"
 PARTIAL = ".partial"
-NAME_CHARS_MAX = 40
-# Of a file name, on the file systems of Linux.
-NAME_BYTES_MAX = 255
 BUFFER_BYTES = 2**20
 READERS = 8
 """Archives whose beginning and end are read at the same time."""
 # The header of an archive, with its code.
 START_BYTES = 2**14
-# A file name without a folder, and without control characters. Python reads a name that is not
-# UTF-8 with surrogates, which no response can contain.
-_NAME = re.compile(r"[^./\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,200}\.tar")
-
-
-class ArchiveNotFound(NotFound):
-    """There is no archive of this name in the target, and no such file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,108 +52,8 @@ class Stored:
     fault: str | None
 
 
-def archive_name(header: Header) -> str:
-    """Return the file name of an archive: the tenant, the time, and a part of the id.
-
-    A tenant's name can contain any character, so all but letters and digits become hyphens.
-    """
-    label = label_of(header.tenant_name or header.kind)
-    stamp = f"{header.created_at:%Y%m%dT%H%M%SZ}"
-    return f"{label[:NAME_CHARS_MAX] or 'tenant'}-{stamp}-{header.id.hex[-8:]}{SUFFIX}"
-
-
-def label_of(name: str) -> str:
-    """Return the form of a tenant's name in the names of its archives."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def is_name(text: str) -> bool:
-    """Return whether *text* can be the name of an archive in a target: it is no path."""
-    return _NAME.fullmatch(text) is not None and len(text.encode()) <= NAME_BYTES_MAX
-
-
-def checked_name(name: str) -> str:
-    """Return *name*, if an archive can have it.
-
-    Raises:
-        ArchiveNotFound: None can.
-    """
-    if not is_name(name):
-        raise ArchiveNotFound
-    return name
-
-
-class Destination(Protocol):
-    """Where an archive is written to.
-
-    Attributes:
-        names_at_once: Whether an archive gets its name in a moment, which no cancellation ends.
-    """
-
-    names_at_once: bool
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder, if it is one: the free space of its disk can be read."""
-        ...
-
-    def place(self, name: str) -> str:
-        """Return where the archive *name* is, for people."""
-        ...
-
-    def writing(self, name: str) -> AbstractContextManager[Sink]:
-        """Yield a sink, which becomes the archive *name* when the block ends without error.
-
-        Raises:
-            OSError, S3Unavailable: It cannot be written.
-        """
-        ...
-
-
-class Target(Destination, Protocol):
-    """Where archives are stored. Only complete archives are listed."""
-
-    def names(self) -> list[str]:
-        """Return the names of the archives."""
-        ...
-
-    def size(self, name: str) -> int:
-        """Return the size of an archive in bytes.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
-        ...
-
-    def reading(
-        self, name: str, *, buffer_bytes: int = BUFFER_BYTES
-    ) -> AbstractContextManager[BinaryIO]:
-        """Open an archive. *name* is never a path; *buffer_bytes* are read at once.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
-        ...
-
-    def tail(self, name: str, size: int) -> bytes:
-        """Return the last `TAIL_BYTES` of an archive of *size* bytes.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove an archive."""
-        ...
-
-    def remove_partial(self) -> list[str]:
-        """Remove what killed processes have left; return the names."""
-        ...
-
-
 class StreamTarget:
-    """A `Destination`: a stream, which gets one archive."""
+    """A stream, which gets one archive."""
 
     folder = None
     names_at_once = True
@@ -183,10 +75,13 @@ class StreamTarget:
 
 
 class FolderTarget:
-    """A `Target`: a folder of archives. Only complete archives have a name that ends in `SUFFIX`.
+    """A folder of archives. Only complete archives have a name that ends in `SUFFIX`.
 
     Args:
         folder: Created when it is needed; files in it have the mode 0600.
+
+    Attributes:
+        names_at_once: Whether an archive gets its name in a moment, which no cancellation ends.
     """
 
     names_at_once = True
@@ -196,16 +91,20 @@ class FolderTarget:
 
     @property
     def folder(self) -> Path:
-        """The folder."""
+        """The folder: the free space of its disk can be read."""
         return self._folder
 
     def place(self, name: str) -> str:
-        """Return its path."""
+        """Return where the archive *name* is, for people: its path."""
         return str(self._folder / name)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """Yield a new file, which gets its name when the block ends without error."""
+        """Yield a new file, which gets its name when the block ends without error.
+
+        Raises:
+            OSError: It cannot be written.
+        """
         private.make_folder(self._folder)
         self.remove_partial()
         partial = self._folder / f".{name}{PARTIAL}"
@@ -225,7 +124,11 @@ class FolderTarget:
         return sorted(one.name for one in paths if is_name(one.name) and one.is_file())
 
     def size(self, name: str) -> int:
-        """Return the size of an archive in bytes."""
+        """Return the size of an archive in bytes.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
         try:
             return (self._folder / name).stat().st_size
         except FileNotFoundError as error:
@@ -233,7 +136,11 @@ class FolderTarget:
 
     @contextmanager
     def reading(self, name: str, *, buffer_bytes: int = BUFFER_BYTES) -> Iterator[BinaryIO]:
-        """Open an archive of this folder."""
+        """Open an archive of this folder. *name* is never a path; *buffer_bytes* are read at once.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
         path = self._folder / checked_name(name)
         if not path.is_file():
             raise ArchiveNotFound
@@ -241,7 +148,11 @@ class FolderTarget:
             yield file
 
     def tail(self, name: str, size: int) -> bytes:
-        """Return the end of an archive."""
+        """Return the last `TAIL_BYTES` of an archive of *size* bytes.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
         with self.reading(name, buffer_bytes=TAIL_BYTES) as file:
             file.seek(max(size - TAIL_BYTES, 0))
             return file.read(TAIL_BYTES)
@@ -261,6 +172,12 @@ class FolderTarget:
                     path.unlink()
                     removed.append(path.name)
         return removed
+
+
+Target = FolderTarget | S3Target
+"""Where archives are stored. Only complete archives are listed."""
+Destination = Target | StreamTarget
+"""Where an archive is written to."""
 
 
 def _open_locked(path: Path) -> BinaryIO:

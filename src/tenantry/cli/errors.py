@@ -3,12 +3,11 @@
 from typing import Any
 
 from tenantry.access.signing import WrongSecretKey
-from tenantry.backup.archive import ArchiveDamaged, ArchiveForeign
+from tenantry.backup.archive import ArchiveDamaged, ArchiveForeign, ArchiveNotFound
 from tenantry.backup.archives import FolderMissing
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.replacing import ArchiveOfOther
 from tenantry.backup.restoring import TenantExists
-from tenantry.backup.targets import ArchiveNotFound
 from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
 from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound

@@ -16,10 +16,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.archive import ArchiveNotFound, ArchiveReader
 from tenantry.backup.archives import open_existing, open_target
 from tenantry.backup.opening import existing_keys
-from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound, Target
+from tenantry.backup.targets import BUFFER_BYTES, Target
 from tenantry.cli import session
 from tenantry.cli.printing import output
 from tenantry.cli.prompts import interruptible
