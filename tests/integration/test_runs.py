@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -70,10 +71,9 @@ async def worker(services: Services) -> UUID:
 
 async def claimed(services: Services, by: UUID, limit: int = 100) -> list[RunTenant]:
     for run in await runs.unfinished(services.catalog):
-        for claim in (run_claims.claim, run_claims.claim_abandoned):
-            if items := await claim(
-                services.catalog, run.id, by, server_name=SERVER_DEFAULT, limit=limit
-            ):
+        on_server = partial(run_claims.claim, server_name=SERVER_DEFAULT, limit=limit)
+        for were_held in (False, True):
+            if items := await on_server(services.catalog, run.id, by, were_held=were_held):
                 return items
     return []
 
@@ -220,8 +220,13 @@ class TestActivity:
         assert await activity() == ([first, second], [])
         set_back(settings, dead, SILENCE_MS + 1_000)
         assert await activity() == ([], [first, second])
-        await run_claims.claim_abandoned(
-            quiet.catalog, run_id, await worker(quiet), server_name=SERVER_DEFAULT, limit=1
+        await run_claims.claim(
+            quiet.catalog,
+            run_id,
+            await worker(quiet),
+            server_name=SERVER_DEFAULT,
+            limit=1,
+            were_held=True,
         )
         assert await activity() == ([], [second])
 
@@ -395,8 +400,8 @@ class TestEndedAfter:
         first, second = await worker(quiet), await worker(quiet)
         items = await claimed(quiet, first, 4)
         set_back(settings, first, SILENCE_MS + 1_000)
-        await run_claims.claim_abandoned(
-            quiet.catalog, run_id, second, server_name=SERVER_DEFAULT, limit=2
+        await run_claims.claim(
+            quiet.catalog, run_id, second, server_name=SERVER_DEFAULT, limit=2, were_held=True
         )
 
         await record(quiet, first, items)

@@ -159,7 +159,7 @@ async def undo(copying: Copying, job: Job) -> None:
             await jobs.apply(
                 session, job.id, job_states.ACTIVATED, worker_id=copying.ledger.worker_id
             )
-            await tenants.update(session, tenant_id, name=None, is_active=True, modules=None)
+            await tenants.update(session, tenant_id, is_active=True)
 
 
 async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> int:

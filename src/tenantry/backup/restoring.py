@@ -183,9 +183,7 @@ async def create_tenant(
             if ready is None:
                 raise JobLost
             if revised.behind is not None:
-                ready = await tenants.update(
-                    session, tenant.id, name=None, is_active=False, modules=None
-                )
+                ready = await tenants.update(session, tenant.id, is_active=False)
             key = None
             if record is not None:
                 await records.add_credentials(session, record)

@@ -7,9 +7,10 @@ import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.run_tables import migration_run, tenant_migration
-from tenantry.catalog.runs import MigrationState
+from tenantry.catalog.runs import is_pending
 from tenantry.catalog.tables import tenant as table
 from tenantry.catalog.tenants import Tenant, TenantState, by_id, is_ready, updating
+from tenantry.catalog.waves import is_waiting
 from tenantry.db.statements import Statement
 
 _new_place: dict[str, sa.BindParameter[str]] = {
@@ -65,12 +66,7 @@ _REDIRECT = Statement[Any](
         tenant_migration.c.run_id.in_(
             sa.select(migration_run.c.id).where(migration_run.c.finished_at.is_(None))
         ),
-        sa.or_(
-            *(
-                tenant_migration.c.state == state.value
-                for state in (MigrationState.PENDING, MigrationState.WAITING)
-            )
-        ),
+        sa.or_(is_pending, is_waiting),
     )
 )
 
@@ -114,10 +110,7 @@ async def relocate(
         None if the tenant is writable or missing, or no longer has the database in *tenant*.
     """
     place = {"server": server_name, "database": database_name}
-    moved = await _change(session, _RELOCATE, tenant, **place, is_read_only=is_read_only)
-    if moved is not None:
-        await session.execute(_REDIRECT, tenant=tenant.id, **place)
-    return moved
+    return await _give(session, _RELOCATE, tenant, place, is_read_only=is_read_only)
 
 
 async def move(
@@ -137,7 +130,17 @@ async def move(
         None if the tenant is active or missing, or no longer has the database in *tenant*.
     """
     place = {"server": server_name, "database": database_name}
-    moved = await _change(session, _MOVE, tenant, **place, revision=revision, is_active=is_active)
+    return await _give(session, _MOVE, tenant, place, revision=revision, is_active=is_active)
+
+
+async def _give(
+    session: CatalogChange,
+    statement: Statement[Tenant],
+    tenant: Tenant,
+    place: dict[str, str],
+    **values: object,
+) -> Tenant | None:
+    moved = await _change(session, statement, tenant, **place, **values)
     if moved is not None:
         await session.execute(_REDIRECT, tenant=tenant.id, **place)
     return moved

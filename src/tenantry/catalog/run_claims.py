@@ -159,32 +159,18 @@ async def claim(
     *,
     server_name: str,
     limit: int,
+    were_held: bool = False,
 ) -> list[RunTenant]:
     """Claim the first *limit* unclaimed items that may start; none if the run is stopped.
 
-    They are in the order in which the tenants were created.
+    With *were_held*, claim those that another worker returned, or a dead worker held: they may have
+    been started. They are in the order in which the tenants were created.
     """
+    statement = _CLAIM_ABANDONED if were_held else _CLAIM
     found = await session.fetch_all(
-        _CLAIM, run=run_id, worker=worker_id, server_name=server_name, limit=limit
+        statement, run=run_id, worker=worker_id, server_name=server_name, limit=limit
     )
     return sorted(found, key=lambda item: item.tenant_id)
-
-
-async def claim_abandoned(
-    session: CatalogSession,
-    run_id: UUID,
-    worker_id: UUID,
-    *,
-    server_name: str,
-    limit: int,
-) -> list[RunTenant]:
-    """Claim up to *limit* items that another worker returned, or a dead worker held.
-
-    They may have been started.
-    """
-    return await session.fetch_all(
-        _CLAIM_ABANDONED, run=run_id, worker=worker_id, server_name=server_name, limit=limit
-    )
 
 
 async def give_up(session: CatalogSession, worker_id: UUID, *, may_have_started: bool) -> None:

@@ -2,12 +2,12 @@
 
 from uuid import UUID
 
-import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import UNDO_OF, MigrationState, of_run
 from tenantry.catalog.session import CatalogSession, Value, fetch_values
+from tenantry.catalog.stored_plans import PlanCause, sample_of
 from tenantry.catalog.tables import tenant
 from tenantry.db.statements import Statement
 
@@ -15,19 +15,13 @@ CAUSES_MAX = 1_000
 PATHS_MAX = 1_000
 
 
-class Cause(msgspec.Struct, frozen=True):
-    """Errors of one kind in a run.
+class Cause(PlanCause, frozen=True):
+    """Errors of one kind in a run, like those of a plan.
 
     Attributes:
-        cause: What they have in common.
-        count: How many tenants failed of it.
-        sample_tenant_id: One of them.
-        left: How many of them still exist, and have not been migrated since.
+        left: How many of the tenants still exist, and have not been migrated since.
     """
 
-    cause: str
-    count: int
-    sample_tenant_id: UUID
     left: int
 
 
@@ -52,10 +46,7 @@ _FAILURES = Statement(
     sa.select(
         _item.cause,
         _count.label("count"),
-        # PostgreSQL before 18 cannot compare UUIDs here.
-        sa.cast(sa.func.min(sa.cast(_item.tenant_id, sa.String)), sa.Uuid).label(
-            "sample_tenant_id"
-        ),
+        sample_of(_item.tenant_id),
         # A tenant that was not attempted is left until it reaches the head of that run.
         sa.func.count(sa.case((is_left, tenant.c.id))).label("left"),
     )

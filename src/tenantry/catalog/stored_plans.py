@@ -143,6 +143,13 @@ class PlanCause(msgspec.Struct, frozen=True):
     sample_tenant_id: UUID
 
 
+def sample_of(tenant_id: sa.ColumnElement[Any]) -> sa.Label[UUID]:
+    """Return one of the tenants of a group, for `PlanCause`."""
+    # PostgreSQL before 18 cannot compare UUIDs here.
+    least = sa.func.min(sa.cast(tenant_id, sa.String))
+    return sa.cast(least, sa.Uuid).label("sample_tenant_id")
+
+
 _plan, _item = plan.c, plan_tenant.c
 _id = sa.bindparam("plan", type_=sa.Uuid)
 _COLUMNS = columns_of(plan, StoredPlan)
@@ -171,10 +178,7 @@ _CAUSES = Statement(
     sa.select(
         _item.cause,
         _number,
-        # PostgreSQL before 18 cannot compare UUIDs here.
-        sa.cast(sa.func.min(sa.cast(_item.tenant_id, sa.String)), sa.Uuid).label(
-            "sample_tenant_id"
-        ),
+        sample_of(_item.tenant_id),
     )
     .where(_item.plan_id == _id, _item.cause.is_not(None))
     .group_by(_item.cause)

@@ -3,7 +3,7 @@
 import functools
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 import msgspec
@@ -105,6 +105,18 @@ class Tenant(msgspec.Struct, frozen=True):
             raise NotServed
 
 
+class TenantValues(TypedDict, total=False):
+    """The values of a tenant that can be set; None leaves one as it is."""
+
+    name: str | None
+    is_active: bool | None
+    is_read_only: bool | None
+    modules: frozenset[str] | None
+    requests_per_minute: int | None
+    size_bytes_max: int | None
+    labels: dict[str, str] | None
+
+
 _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
 _IN_USE = {
@@ -138,16 +150,7 @@ _ready = sa.select(*_COLUMNS).where(is_ready)
 _FIND = Statement(_ready.where(by_id), Tenant)
 _LOCK = Statement(_ready.where(by_id).with_for_update(key_share=True), Tenant)
 _FIND_BY_NAME = Statement(_ready.where(tenant.c.canonical_name == sa.bindparam("name")), Tenant)
-_UPDATED = (
-    "name",
-    "canonical_name",
-    "is_active",
-    "is_read_only",
-    "modules",
-    "requests_per_minute",
-    "size_bytes_max",
-    "labels",
-)
+_UPDATED = (*TenantValues.__annotations__, "canonical_name")
 # None keeps the current value of the row, not the value that was read before.
 _UPDATE = updating(
     by_id,
@@ -284,38 +287,17 @@ async def database_names(session: CatalogSession, *, server_name: str) -> set[st
     return set(await fetch_values(session, _DATABASES, server=server_name))
 
 
-async def update(
-    session: CatalogChange,
-    tenant_id: UUID,
-    *,
-    name: str | None,
-    is_active: bool | None,
-    modules: frozenset[str] | None,
-    requests_per_minute: int | None = None,
-    size_bytes_max: int | None = None,
-    is_read_only: bool | None = None,
-    labels: dict[str, str] | None = None,
-) -> Tenant:
+async def update(session: CatalogChange, tenant_id: UUID, **values: Unpack[TenantValues]) -> Tenant:
     """Set the values of a tenant that are not None, and return it.
 
     Raises:
         TenantNotFound: There is no such tenant.
         TenantNameInUse: The name is taken.
     """
-    return await fetch_or_raise(
-        session,
-        _UPDATE,
-        TenantNotFound,
-        tenant=tenant_id,
-        name=name,
-        canonical_name=None if name is None else canonical(name),
-        is_active=is_active,
-        is_read_only=is_read_only,
-        modules=modules,
-        requests_per_minute=requests_per_minute,
-        size_bytes_max=size_bytes_max,
-        labels=labels,
-    )
+    name = values.get("name")
+    every = {**dict.fromkeys(_UPDATED), **values}
+    every["canonical_name"] = None if name is None else canonical(name)
+    return await fetch_or_raise(session, _UPDATE, TenantNotFound, tenant=tenant_id, **every)
 
 
 async def set_ready(

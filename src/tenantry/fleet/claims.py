@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -248,11 +249,11 @@ class Claims:
     ) -> int:
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
         holder = self._heartbeat.worker_id
-        for claim in (run_claims.claim, run_claims.claim_abandoned):
-            found = await claim(self._catalog, run.id, holder, server_name=server_name, limit=limit)
+        on_server = partial(run_claims.claim, server_name=server_name, limit=limit)
+        for was_held in (False, True):
+            found = await on_server(self._catalog, run.id, holder, were_held=was_held)
             if found:
                 break
-        was_held = claim is run_claims.claim_abandoned
         self._has_taken_over |= was_held and bool(found)
         # After the claim: if a tenant is made read-only and has no claim then, none of its
         # migrations starts later.

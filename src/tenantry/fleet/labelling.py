@@ -121,9 +121,7 @@ async def _edit(
     labels = checked_labels(edit(before.labels))
     if labels == before.labels:
         return before
-    changed = await tenants.update(
-        session, tenant_id, name=None, is_active=None, modules=None, labels=labels
-    )
+    changed = await tenants.update(session, tenant_id, labels=labels)
     logged += audit_log.changes_between(before, changed, "labels")
     return changed
 
