@@ -4,7 +4,6 @@ What is copied is only read: the new tenant gets a database of its own, filled f
 """
 
 import asyncio
-from dataclasses import replace
 
 import msgspec
 
@@ -112,10 +111,7 @@ async def clone(
         size_bytes_max=source.size_bytes_max,
     )
 
-    removed = 0
-
-    async def fill() -> None:
-        nonlocal removed
+    async def fill() -> int:
         target = server.url(tenant.database_name)
         await loading.create_empty(server, tenant.database_name)
         contents = await dumps.copy(url, target, progress.add, tools=copying.tools)
@@ -123,11 +119,11 @@ async def clone(
         removed = await _remove_schedules(server, tenant)
         if anonymise is not None:
             await _anonymise(target, anonymise)
+        return removed
 
-    made = await create_tenant(
+    return await create_tenant(
         ctx, copying, tenant, fill, kind=CLONE, progress=progress, with_key=with_key
     )
-    return replace(made, schedules_removed=removed)
 
 
 async def adopt_copy(
@@ -165,10 +161,8 @@ async def adopt_copy(
     server = copying.databases.server(server_name)
     tenant = new_tenant(ctx, name, None, server_name)
     target = server.url(tenant.database_name)
-    removed = 0
 
-    async def fill() -> None:
-        nonlocal removed
+    async def fill() -> int:
         await loading.create_empty(server, tenant.database_name)
         await same_engine.check_server(source, target)
         # As with a foreign archive: no authentication code says who has written it.
@@ -178,10 +172,9 @@ async def adopt_copy(
         )
         _check_tables(contents.survey)
         await dumps.check_loaded(target, contents, is_foreign=True)
-        removed = await _remove_schedules(server, tenant)
+        return await _remove_schedules(server, tenant)
 
-    made = await create_tenant(ctx, copying, tenant, fill, kind="adopt", progress=progress)
-    return replace(made, schedules_removed=removed)
+    return await create_tenant(ctx, copying, tenant, fill, kind="adopt", progress=progress)
 
 
 async def _remove_schedules(server: Server, tenant: Tenant) -> int:

@@ -31,8 +31,8 @@ from tenantry.tenant.modules import ALL_KEYS
 from tenantry.work.ledger import JobLost, finish, new_job, running
 from tenantry.work.progress import Progress
 
-Fill = Callable[[], Awaitable[None]]
-"""Creates and fills the database of a new tenant."""
+Fill = Callable[[], Awaitable[int | None]]
+"""Creates and fills the database of a new tenant; returns how many schedules it has removed."""
 _KEPT = ("id", "created_at", "is_active", "is_read_only")
 
 
@@ -170,7 +170,7 @@ async def create_tenant(
     server = copying.databases.server(tenant.server_name)
     job = new_job(ctx, kind, progress, new=tenant)
     async with running(copying.ledger, job, progress, tenant=tenant):
-        await fill()
+        schedules_removed = await fill() or 0
         revised = await loading.bring_to_head(copying, server, tenant.database_name)
         changes = audit_log.changes_between(None, tenant, "name", "server_name", "modules")
         async with copying.catalog.change(
@@ -189,4 +189,6 @@ async def create_tenant(
                 await records.add_credentials(session, record)
             elif with_key:
                 key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
-    return Restored(tenant=ready, key=key, behind=revised.behind)
+    return Restored(
+        tenant=ready, key=key, behind=revised.behind, schedules_removed=schedules_removed
+    )

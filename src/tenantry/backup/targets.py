@@ -81,22 +81,18 @@ class FolderTarget:
         folder: Created when it is needed; files in it have the mode 0600.
 
     Attributes:
+        folder: The free space of its disk can be read.
         names_at_once: Whether an archive gets its name in a moment, which no cancellation ends.
     """
 
     names_at_once = True
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @property
-    def folder(self) -> Path:
-        """The folder: the free space of its disk can be read."""
-        return self._folder
+        self.folder = folder
 
     def place(self, name: str) -> str:
         """Return where the archive *name* is, for people: its path."""
-        return str(self._folder / name)
+        return str(self.folder / name)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
@@ -105,22 +101,22 @@ class FolderTarget:
         Raises:
             OSError: It cannot be written.
         """
-        private.make_folder(self._folder)
+        private.make_folder(self.folder)
         self.remove_partial()
-        partial = self._folder / f".{name}{PARTIAL}"
+        partial = self.folder / f".{name}{PARTIAL}"
         try:
             with _open_locked(partial) as file:
                 yield file
                 private.sync(file)
-                partial.rename(self._folder / name)
+                partial.rename(self.folder / name)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        private.sync_folder(self._folder)
+        private.sync_folder(self.folder)
 
     def names(self) -> list[str]:
         """Return the names of the archives."""
-        paths = self._folder.glob(f"*{SUFFIX}")
+        paths = self.folder.glob(f"*{SUFFIX}")
         return sorted(one.name for one in paths if is_name(one.name) and one.is_file())
 
     def size(self, name: str) -> int:
@@ -130,7 +126,7 @@ class FolderTarget:
             ArchiveNotFound: There is none of this name.
         """
         try:
-            return (self._folder / name).stat().st_size
+            return (self.folder / name).stat().st_size
         except FileNotFoundError as error:
             raise ArchiveNotFound from error
 
@@ -141,7 +137,7 @@ class FolderTarget:
         Raises:
             ArchiveNotFound: There is none of this name.
         """
-        path = self._folder / checked_name(name)
+        path = self.folder / checked_name(name)
         if not path.is_file():
             raise ArchiveNotFound
         with path.open("rb", buffering=buffer_bytes) as file:
@@ -159,13 +155,13 @@ class FolderTarget:
 
     def remove(self, name: str) -> None:
         """Remove an archive."""
-        (self._folder / name).unlink(missing_ok=True)
+        (self.folder / name).unlink(missing_ok=True)
 
     def remove_partial(self) -> list[str]:
         """Remove the incomplete archives of processes that were killed; return their names."""
         removed = []
         ignored = (FileNotFoundError, BlockingIOError, PermissionError)  # of another user
-        for path in self._folder.glob(f".*{SUFFIX}{PARTIAL}"):
+        for path in self.folder.glob(f".*{SUFFIX}{PARTIAL}"):
             with contextlib.suppress(*ignored), path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_linked(file):  # else the name is already that of another file

@@ -83,16 +83,9 @@ _ADD_TOKEN = Statement[Any](
 
 async def read(session: CatalogSession, tenant: Tenant) -> TenantRecord:
     """Return the rows of a tenant."""
+    own = {name: getattr(tenant, name) for name in TenantRecord.__struct_fields__[:-2]}
     return TenantRecord(
-        id=tenant.id,
-        name=tenant.name,
-        is_active=tenant.is_active,
-        is_read_only=tenant.is_read_only,
-        modules=tenant.modules,
-        created_at=tenant.created_at,
-        schema_revision=tenant.schema_revision,
-        requests_per_minute=tenant.requests_per_minute,
-        size_bytes_max=tenant.size_bytes_max,
+        **own,
         api_keys=await session.fetch_all(_KEYS, tenant=tenant.id),
         mcp_tokens=await session.fetch_all(_TOKENS, tenant=tenant.id),
     )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Unpack
 
 import msgspec
 
@@ -14,7 +15,7 @@ from tenantry.catalog.database import Catalog, Unchanged
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.jobs import PROVISION
 from tenantry.catalog.labels import checked_labels
-from tenantry.catalog.tenants import NAME_CHARS_MAX, Tenant, TenantState
+from tenantry.catalog.tenants import NAME_CHARS_MAX, Tenant, TenantState, TenantValues
 from tenantry.db import audit_log
 from tenantry.fleet.placement import Placement
 from tenantry.fleet.templates import Templates
@@ -37,15 +38,7 @@ from tenantry.work.ledger import JobLost, Ledger, finish, new_job, running
 
 PROVISION_SECONDS_MAX = 120.0
 
-_LOGGED = (
-    "name",
-    "is_active",
-    "is_read_only",
-    "modules",
-    "requests_per_minute",
-    "size_bytes_max",
-    "labels",
-)
+_LOGGED = tuple(TenantValues.__annotations__)
 # What a run changes, also the one that brings a tenant to the head in the middle of an update.
 _MIGRATED = ("schema_revision", "failing_run_id", "drifted_at")
 
@@ -129,14 +122,9 @@ class Lifecycle:
         ctx: OperationContext,
         tenant: Tenant,
         *,
-        name: str | None = None,
-        is_active: bool | None = None,
-        is_read_only: bool | None = None,
         module_keys: list[str] | None = None,
-        requests_per_minute: int | None = None,
-        size_bytes_max: int | None = None,
-        labels: Mapping[str, str] | None = None,
         expected: Expected = None,
+        **values: Unpack[TenantValues],
     ) -> Tenant:
         """Set the values that are not None, and return the tenant.
 
@@ -150,12 +138,15 @@ class Lifecycle:
             TenantNotFound: It was deleted in the meantime.
             ResourceChanged: The tenant is not what is *expected*.
         """
-        if name is not None:
+        if (name := values.get("name")) is not None:
             checked_name(name)
-        _check_limits(tenant, module_keys, requests_per_minute, size_bytes_max)
-        keys = None if module_keys is None else modules.checked_keys(module_keys)
-        labels = None if labels is None else checked_labels(labels)
+        if module_keys is not None:
+            values["modules"] = modules.checked_keys(module_keys)
+        _check_limits(tenant, values)
+        if (labels := values.get("labels")) is not None:
+            values["labels"] = checked_labels(labels)
         check(expected, tenant)
+        is_active, is_read_only = values.get("is_active"), values.get("is_read_only")
         active = tenant.is_active if is_active is None else is_active
         read_only = tenant.is_read_only if is_read_only is None else is_read_only
         if active and not read_only and not _is_writable(tenant):
@@ -169,17 +160,7 @@ class Lifecycle:
             )
             before = await tenants.lock(session, tenant.id)
             check(expected, _as_migrated(before, tenant))
-            changed = await tenants.update(
-                session,
-                tenant.id,
-                name=name,
-                is_active=is_active,
-                is_read_only=is_read_only,
-                modules=keys,
-                requests_per_minute=requests_per_minute,
-                size_bytes_max=size_bytes_max,
-                labels=labels,
-            )
+            changed = await tenants.update(session, tenant.id, **values)
             changes += audit_log.changes_between(before, changed, *_LOGGED)
             if not changes and not is_kept:
                 raise Unchanged
@@ -325,10 +306,10 @@ def _as_migrated(before: Tenant, known: Tenant) -> Tenant:
     return msgspec.structs.replace(before, **{name: getattr(known, name) for name in _MIGRATED})
 
 
-def _check_limits(
-    tenant: Tenant, keys: list[str] | None, per_minute: int | None, size_bytes: int | None
-) -> None:
-    if any(one is not None for one in (keys, per_minute, size_bytes)):
+def _check_limits(tenant: Tenant, values: TenantValues) -> None:
+    limits = "modules", "requests_per_minute", "size_bytes_max"
+    if any(values.get(name) is not None for name in limits):
         tenant.check_served()
+    size_bytes = values.get("size_bytes_max")
     if size_bytes and size_bytes < LIMIT_BYTES_MIN:
         raise BadSizeLimit(f"The size limit must be 0, or at least {shown_size(LIMIT_BYTES_MIN)}.")

@@ -136,9 +136,8 @@ class Migrator:
         Raises:
             Exception: Any error of the drivers.
         """
-        seconds = self._limits.deadline_seconds
         work = partial(Execution.read_state, run_id=run_id, undo=undo)
-        return await self._run(url, streams, work, seconds=seconds)
+        return await self._run(url, streams, work, seconds=self._limits.deadline_seconds)
 
     async def read_schema(self, url: str, streams: Streams) -> Schema:
         """Return the revision of the database at *url*, and the objects of its schema.
@@ -164,8 +163,7 @@ class Migrator:
         """
         attempts = self._attempts(scripts, new_id())
         work = attempts.rehearse if rehearses else attempts.inspect
-        seconds = self._limits.deadline_seconds
-        return await self._run(url, scripts.streams, work, seconds=seconds)
+        return await self._run(url, scripts.streams, work, seconds=self._limits.deadline_seconds)
 
     async def read_dialect(self, url: str, streams: Streams) -> sa.Dialect:
         """Return the dialect that records revisions for the database at *url*.
