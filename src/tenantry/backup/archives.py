@@ -115,7 +115,12 @@ class Archives:
             ArchiveForeign, ArchiveDamaged, ArchiveNewer: It is not used.
             S3Missing, S3Unavailable, TargetUnavailable: The target cannot be read.
         """
-        return await self._read(lambda: self._header(name))
+
+        def read() -> Header:
+            with open_target(self.place).reading(name, buffer_bytes=START_BYTES) as file:
+                return ArchiveReader(file, self.keys).header
+
+        return await self._read(read)
 
     async def _read(self, work: Callable[[], Result]) -> Result:
         stop = Stop()
@@ -137,10 +142,6 @@ class Archives:
         self._listing.release()
         if not reading.cancelled():
             reading.exception()  # the caller has it, or nobody
-
-    def _header(self, name: str) -> Header:
-        with open_target(self.place).reading(name, buffer_bytes=START_BYTES) as file:
-            return ArchiveReader(file, self.keys).header
 
     def _page(self, window: Window, label: str) -> Page[Stored]:
         target = open_target(self.place)

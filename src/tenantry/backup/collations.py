@@ -120,15 +120,11 @@ async def _audit(
     ctx: OperationContext, copying: Copying, database: _Database, done: Refreshed
 ) -> None:
     changes: Changes = [{"field": "indexes", "old": None, "new": done.indexes}]
-    target = database.tenant_id or "catalog"
+    tenant_id, ctx = database.tenant_id, ctx.at(utc_now())
+    target = tenant_id or "catalog"
     async with copying.catalog.begin() as session:
         await audit.LOG.add(
-            session,
-            ctx.at(utc_now()),
-            "collation.refresh",
-            target,
-            tenant_id=database.tenant_id,
-            changes=changes,
+            session, ctx, "collation.refresh", target, tenant_id=tenant_id, changes=changes
         )
 
 

@@ -1,6 +1,7 @@
 """The checks of a wave (error rate, operator's check) as a job, repeated if its process dies."""
 
 import contextlib
+from functools import partial
 
 from tenantry.backup.copying import Copying
 from tenantry.catalog import holds, runs
@@ -23,11 +24,7 @@ async def run(
     assert options.run_id is not None
     assert options.wave is not None
     run_id, wave = options.run_id, options.wave
-
-    async def undo_this(failed: Job) -> None:
-        await undo(copying, failed)
-
-    async with running(copying.ledger, job, progress, undo=undo_this):
+    async with running(copying.ledger, job, progress, undo=partial(undo, copying)):
         found = await runs.get(copying.catalog, run_id)
         if found.holding_wave == wave:
             if found.max_error_rate is not None:

@@ -98,7 +98,9 @@ class ActiveRun:
         if self.stop_reason is not None:
             return True
         if self._may_exceed_failures:
-            await self._wait_for_update()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STATE_SECONDS_MAX):
+                    await self._updated.wait()
             return False
         if monotonic_seconds() - self._updated_at < STATE_SECONDS_MAX:
             return True
@@ -113,11 +115,6 @@ class ActiveRun:
             and unwritten > 0
             and self._failed_count + unwritten > self._max_failures
         )
-
-    async def _wait_for_update(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STATE_SECONDS_MAX):
-                await self._updated.wait()
 
     async def _read_state(self, catalog: Catalog) -> None:
         async with self._reading:  # one read for all tasks that are about to start a tenant

@@ -196,7 +196,7 @@ def _previewed(
         pending_migrations=pending,
         error=None if error is None else explain(error),
         cause=None if error is None else failure_cause(error),
-        is_rehearsable=not _is_not_rehearsable(error),
+        is_rehearsable=not any(isinstance(one, NotRehearsable) for one in chain_of(error)),
         wave=tenant.wave,
         sort_key=tenant.sort_key,
         executed_ms=found.executed_ms if isinstance(found, Inspection) else None,
@@ -224,7 +224,3 @@ def _lost(losses: Iterable[Loss]) -> list[LostData]:
         )
         for (table, column), some in each.items()
     ]
-
-
-def _is_not_rehearsable(error: BaseException | None) -> bool:
-    return any(isinstance(one, NotRehearsable) for one in chain_of(error))

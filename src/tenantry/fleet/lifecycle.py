@@ -149,7 +149,8 @@ class Lifecycle:
         is_active, is_read_only = values.get("is_active"), values.get("is_read_only")
         active = tenant.is_active if is_active is None else is_active
         read_only = tenant.is_read_only if is_read_only is None else is_read_only
-        if active and not read_only and not _is_writable(tenant):
+        was_writable = tenant.is_active and not tenant.is_read_only
+        if active and not read_only and not was_writable:
             await self._bring_to_head(tenant)
         changes: audit_log.Changes = []
         async with self.catalog.change(
@@ -287,10 +288,6 @@ def new_tenant(
         created_at=ctx.now,
         schema_revision=None,
     )
-
-
-def _is_writable(tenant: Tenant) -> bool:
-    return tenant.is_active and not tenant.is_read_only
 
 
 def checked_name(name: str) -> str:

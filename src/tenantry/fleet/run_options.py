@@ -181,9 +181,8 @@ class RunOptions:
         """Return the cumulative size of each of `waves`, with those that add no tenant."""
         sizes = [_amount(one, total) for one in self.waves or () if not _is_name(one)]
         if sizes != sorted(sizes):
-            raise BadRunOptions(
-                f"`waves` must not decrease: of {total} these are {_listed(sizes)}."
-            )
+            shown_sizes = ", ".join(map(str, sizes))
+            raise BadRunOptions(f"`waves` must not decrease: of {total} these are {shown_sizes}.")
         ends, end = [], 0
         for at, one in enumerate(self.waves or ()):
             if _is_name(one):
@@ -282,7 +281,3 @@ def _amount(amount: Amount, total: int) -> int:
     number = _least(amount)
     # Rounded up, so that a percentage of at least one tenant is at least one.
     return min(total, -(-total * number // 100) if isinstance(amount, str) else number)
-
-
-def _listed(sizes: Sequence[int]) -> str:
-    return ", ".join(map(str, sizes))

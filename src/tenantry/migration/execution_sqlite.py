@@ -78,7 +78,8 @@ class SqliteExecution(Execution):
             with self._run_lock(wait_ms):
                 raw.execute("BEGIN IMMEDIATE")
                 if connection is not None:  # what is recorded needs no guard: see `recorder`
-                    self._pragmas = Pragmas(_journal_mode(raw), self.guard.place)
+                    [mode] = raw.execute("PRAGMA journal_mode").fetchone()
+                    self._pragmas = Pragmas(mode, self.guard.place)
                     raw.set_trace_callback(_tracer(self.guard, self._pragmas))
                     raw.set_authorizer(_authorizer(raw, self.guard, self._pragmas))
                 self._transact(raw, steps, connection)
@@ -158,10 +159,6 @@ class SqliteExecution(Execution):
         """
         if not raw.in_transaction:
             raise TransactionRolledBack
-
-
-def _journal_mode(raw: sqlite3.Connection) -> str:
-    return str(raw.execute("PRAGMA journal_mode").fetchone()[0])
 
 
 def _authorizer(raw: sqlite3.Connection, guard: Guard, pragmas: Pragmas) -> Callable[..., int]:
