@@ -16,10 +16,13 @@ PATHS_MAX = 1_000
 
 
 class Cause(PlanCause, frozen=True):
-    """Errors of one kind in a run, like those of a plan.
+    """Errors of one kind in a run.
 
     Attributes:
-        left: How many of the tenants still exist, and have not been migrated since.
+        cause: What they have in common.
+        count: How many tenants failed of it.
+        sample_tenant_id: One of them.
+        left: How many of them still exist, and have not been migrated since.
     """
 
     left: int
