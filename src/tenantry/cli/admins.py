@@ -17,9 +17,7 @@ group = new_group("Manage the admins of the service.")
 
 
 @group.command("create")
-async def create(
-    email: str, *, password_stdin: options.PasswordStdin = False, as_json: options.Json = False
-) -> None:
+async def create(email: str, *, password_stdin: options.PasswordStdin = False) -> None:
     """Create an admin."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
@@ -31,70 +29,58 @@ async def create(
             email=email,
             password=password,
         )
-    _show(admin, as_json=as_json)
+    _show(admin)
 
 
 @group.command("list")
-async def show_all(*, as_json: options.Json = False) -> None:
+async def show_all() -> None:
     """List the admins, the oldest first."""
     async with session.reading() as services:
         found = await catalog_admins.every(services.catalog)
-    if as_json:
-        output.show_json(AdminList.of_all(found))
-        return
     columns = [output.unwrapped("ID"), "E-mail", "Active", output.unwrapped("Created, UTC")]
     rows = [
         (admin.id, admin.email, admin.is_active, output.minute(admin.created_at)) for admin in found
     ]
-    output.show_table(columns, rows)
-    if not rows:
-        output.note("No admins: `tenantry admin create EMAIL` creates one.")
+    none = "No admins: `tenantry admin create EMAIL` creates one."
+    output.show_list(AdminList.of_all(found), columns, rows, none=none)
 
 
 @group.command("disable")
-async def disable(email: str, *, as_json: options.Json = False) -> None:
+async def disable(email: str) -> None:
     """Disable an admin and end their sessions."""
-    await _update(email, as_json=as_json, is_active=False)
+    await _update(email, is_active=False)
 
 
 @group.command("enable")
-async def enable(email: str, *, as_json: options.Json = False) -> None:
+async def enable(email: str) -> None:
     """Enable an admin."""
-    await _update(email, as_json=as_json, is_active=True)
+    await _update(email, is_active=True)
 
 
 @group.command("reset-password")
-async def reset_password(
-    email: str, *, password_stdin: options.PasswordStdin = False, as_json: options.Json = False
-) -> None:
+async def reset_password(email: str, *, password_stdin: options.PasswordStdin = False) -> None:
     """Set the password of an admin and end their sessions."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
-    await _update(email, settings, as_json=as_json, password=password)
+    await _update(email, settings, password=password)
 
 
 @group.command("unlock")
-async def unlock(
-    email: str, *, address: options.ClientAddress = None, as_json: options.Json = False
-) -> None:
+async def unlock(email: str, *, address: options.ClientAddress = None) -> None:
     """Reset the failed logins of an admin: the next login is not delayed."""
     async with session.opened() as services:
         if await catalog_admins.find_account(services.catalog, canonical_email(email)) is None:
             raise AdminNotFound
         await services.throttle.lift(realm=admins.REALM, account=email, address=address)
-    output.show_done("The failed logins were reset.", as_json=as_json)
+    output.show_done("The failed logins were reset.")
 
 
-def _show(admin: Admin, *, as_json: bool) -> None:
-    if as_json:
-        output.show_json(AdminResponse.of(admin))
-    else:
+def _show(admin: Admin) -> None:
+    if not output.shown_as_json(AdminResponse.of(admin)):
         output.show_attributes({"admin": admin.email, "id": admin.id, "active": admin.is_active})
 
 
-async def _update(
-    email: str, settings: Settings | None = None, *, as_json: bool, **changes: Any
-) -> None:
+async def _update(email: str, settings: Settings | None = None, **changes: Any) -> None:
     """Change an admin, and print them; *changes* are those of `admins.update`."""
     async with session.opened(settings) as services:
         found = await catalog_admins.find_account(services.catalog, canonical_email(email))
@@ -108,4 +94,4 @@ async def _update(
             throttle=services.throttle,
             **changes,
         )
-    _show(changed, as_json=as_json)
+    _show(changed)

@@ -68,7 +68,6 @@ async def adopt(
     server: Server = None,
     stamp: Stamp = None,
     password_stdin: options.PasswordStdin = False,
-    as_json: options.Json = False,
 ) -> None:
     """Create a tenant from an existing database.
 
@@ -84,7 +83,7 @@ async def adopt(
     if new_name is not None:
         if any((name, owner_email, owner_name, stamp, password_stdin)):
             raise NameOrAs
-        await _adopt_copy(settings, database, new_name, server, as_json=as_json)
+        await _adopt_copy(settings, database, new_name, server)
         return
     if name is None or owner_email is None:
         raise NameOrAs
@@ -100,14 +99,12 @@ async def adopt(
             server_name=server or SERVER_DEFAULT,
             stamp=stamp,
         )
-    show_created(created, generated, as_json=as_json)
-    if not as_json:
+    show_created(created, generated)
+    if not output.wants_json():
         output.note(PENDING if settings.tenant_migrations else NO_DIRECTORY)
 
 
-async def _adopt_copy(
-    settings: Settings, database: str, name: str, server: str | None, *, as_json: bool
-) -> None:
+async def _adopt_copy(settings: Settings, database: str, name: str, server: str | None) -> None:
     is_url = database == STANDARD_INPUT or "://" in database
     source = read_url("--database", database) if is_url else database
     async with transfer.job(settings) as (services, progress):
@@ -119,7 +116,7 @@ async def _adopt_copy(
             server_name=server,
             progress=progress,
         )
-    show_restored(made, as_json=as_json)
+    show_restored(made)
 
 
 def _warn_of_environment(settings: Settings) -> None:

@@ -34,7 +34,6 @@ async def attach(
     replace: Annotated[
         bool, typer.Option("--replace", help="It is attached, and its password has changed.")
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Attach a database that follows your revisions, and is not served.
 
@@ -49,19 +48,19 @@ async def attach(
             raise LabelsApart
         async with opened_tenant(name) as (services, found):
             await services.attaching.replace_url(session.context(), found, address)
-        output.show_done(f"The URL of {found.name} was replaced.", as_json=as_json)
+        output.show_done(f"The URL of {found.name} was replaced.")
         return
     async with session.opened() as services:
         attached = await services.attaching.attach(
             session.context(), name=name, url=address, labels=labels_after({}, label or [])
         )
-    show_tenant(attached, as_json=as_json)
-    if not as_json:
+    show_tenant(attached)
+    if not output.wants_json():
         output.note("The next `tenantry migrate all` applies your pending revisions.")
 
 
-async def detach(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def detach(tenant: options.Tenant) -> None:
     """Forget an attached database. Nothing is changed in it; its runs stay in the history."""
     async with opened_tenant(tenant) as (services, found):
         await services.attaching.detach(session.context(), found)
-    output.show_done(f"{found.name} is detached; its database is unchanged.", as_json=as_json)
+    output.show_done(f"{found.name} is detached; its database is unchanged.")

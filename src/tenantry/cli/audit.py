@@ -73,7 +73,6 @@ async def show_page(
     until: Until = None,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_DEFAULT,
-    as_json: options.Json = False,
 ) -> None:
     """List entries of the audit log, the newest first."""
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
@@ -81,9 +80,6 @@ async def show_page(
     async with session.reading() as services:
         log, database, wanted = await _log(services, wanted, tenant, inside)
         found = await log.page(database, window, wanted)
-    if as_json:
-        output.show_json(AuditPage.of_page(found))
-        return
     columns = [
         output.unwrapped("At, UTC"),
         output.number("Times"),
@@ -105,8 +101,7 @@ async def show_page(
         )
         for one in found.items
     ]
-    output.show_table(columns, rows)
-    output.note_page(found, "entries")
+    output.show_page(AuditPage.of_page(found), found, "entries", columns, rows)
 
 
 @group.command("export")
@@ -119,10 +114,8 @@ async def export(
     inside: Inside = None,
     since: Since = None,
     until: Until = None,
-    as_json: options.Json = False,
 ) -> None:
     """Print the audit log as JSON lines, newest first, with or without --json."""
-    del as_json
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     async with session.reading() as services:
         log, database, wanted = await _log(services, wanted, tenant, inside)

@@ -94,7 +94,6 @@ async def create(
             "output. Default: TENANTRY_BACKUP_TARGET.",
         ),
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Back up tenants: one archive for each, with its database and its catalog rows.
 
@@ -118,20 +117,17 @@ async def create(
     target = open_target(to or settings.archives)
     async with transfer.job(settings) as (services, progress):
         made, failed = await _create(services, progress, target=target, names=names, where=where)
-    _show_made(made, failed, as_json=as_json)
+    _show_made(made, failed)
 
 
 @group.command("list")
-async def show_archives(*, folder: Place = None, as_json: options.Json = False) -> None:
+async def show_archives(*, folder: Place = None) -> None:
     """List archives, the newest first. Only their beginning and their end are read."""
     settings = session.configure()
     target = transfer.source_of(settings, folder)
     async with session.opened(settings, changes=False) as services:
         found = await asyncio.to_thread(targets.stored, target, services.copying.keys)
     archives = ArchiveList.of_all(found)
-    if as_json:
-        output.show_json(archives)
-        return
     columns = [
         "Archive",
         "Tenant",
@@ -151,19 +147,12 @@ async def show_archives(*, folder: Place = None, as_json: options.Json = False) 
         )
         for one in archives.items
     ]
-    output.show_table(columns, rows)
-    if not rows:
-        output.note("No archives.")
+    output.show_list(archives, columns, rows, none="No archives.")
 
 
 @group.command("verify")
 async def verify(
-    archive: Archive,
-    *,
-    folder: Place = None,
-    server: Server = None,
-    foreign: Foreign = False,
-    as_json: options.Json = False,
+    archive: Archive, *, folder: Place = None, server: Server = None, foreign: Foreign = False
 ) -> None:
     """Restore an archive into a scratch database, compare it, and drop the database."""
     settings = session.configure()
@@ -174,12 +163,10 @@ async def verify(
             )
     counts = manifest.row_counts
     verified = VerifiedResponse(archive, len(counts), sum(counts.values()), manifest.database_bytes)
-    if as_json:
-        output.show_json(verified)
-        return
-    output.show_line(
-        f"{verified.name} is complete: {verified.rows} rows in {verified.tables} tables."
-    )
+    if not output.shown_as_json(verified):
+        output.show_line(
+            f"{verified.name} is complete: {verified.rows} rows in {verified.tables} tables."
+        )
 
 
 @group.command("prune")
@@ -193,7 +180,6 @@ async def prune(
         int, typer.Option(min=1, max=KEEP_LAST_MAX, help="Newest archives of each tenant to keep.")
     ] = 3,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Remove old archives, and incomplete ones of processes that were killed.
 
@@ -211,8 +197,7 @@ async def prune(
             )
         else:
             pruned = await pruning.prune(ctx, copying, target, progress=progress, **rule)
-    if as_json:
-        output.show_json(ArchiveList.of_all(pruned.removed))
+    if output.shown_as_json(ArchiveList.of_all(pruned.removed)):
         return
     for one in pruned.removed:
         output.show_line(one.name)
@@ -246,7 +231,6 @@ async def restore(
         ),
     ] = None,
     foreign: Foreign = False,
-    as_json: options.Json = False,
 ) -> None:
     """Restore a tenant from an archive, completely or not at all.
 
@@ -271,33 +255,31 @@ async def restore(
                 restored = await restoring.restore(
                     ctx, copying, reader, name=name, server_name=server, progress=progress
                 )
-    show_restored(restored, as_json=as_json)
-    if replaced is not None and not as_json:
+    show_restored(restored)
+    if replaced is not None and not output.wants_json():
         output.note(
             f"The old database is kept. `tenantry backup confirm {restored.tenant.id}` drops it."
         )
 
 
 @group.command("confirm")
-async def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def confirm(tenant: options.Tenant) -> None:
     """Drop the old database of a tenant that was restored with --replace."""
     async with transfer.job(session.configure()) as (services, _):
         tenant_id = parse_id(tenant) or (await find_tenant(services.catalog, tenant)).id
         count = await replacing.confirm(session.context(), services.copying, tenant_id)
-    output.show_done(f"Dropped {count} database{'s' * (count > 1)}.", as_json=as_json)
+    output.show_done(f"Dropped {count} database{'s' * (count > 1)}.")
 
 
 @group.command("cancel")
 async def cancel(
     job: Annotated[str, typer.Argument(help="The id of a job: see `tenantry backup jobs --json`.")],
-    *,
-    as_json: options.Json = False,
 ) -> None:
     """Cancel a queued or running job of any process: what it has begun is removed."""
     job_id = read_id(job, JobNotFound)
     async with session.opened() as services:
         await services.queue.cancel(session.context(), job_id)
-    output.show_done("The job is being cancelled.", as_json=as_json)
+    output.show_done("The job is being cancelled.")
 
 
 async def _create(
@@ -342,10 +324,8 @@ async def _create(
     return made, failed
 
 
-def _show_made(made: list[Job], failed: list[TenantFailure], *, as_json: bool) -> None:
-    if as_json:
-        output.show_json(JobList([JobResponse.of(job) for job in made], failed))
-    else:
+def _show_made(made: list[Job], failed: list[TenantFailure]) -> None:
+    if not output.shown_as_json(JobList([JobResponse.of(job) for job in made], failed)):
         for job in made:
             output.show_line(str(job.archive))
     if not made and not failed:

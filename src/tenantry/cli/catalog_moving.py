@@ -6,7 +6,7 @@ import typer
 
 from tenantry.backup import catalog_moving
 from tenantry.backup.catalog_moving import CatalogMove
-from tenantry.cli import options, session, transfer
+from tenantry.cli import session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.database_urls import read_url
 from tenantry.cli.printing import output
@@ -42,7 +42,6 @@ async def move(
             "was interrupted, or that you give up.",
         ),
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Move the catalog from TENANTRY_CATALOG_URL to another database, of any engine.
 
@@ -54,12 +53,11 @@ async def move(
     settings = session.configure()
     if to is None:
         await catalog_moving.accept_writes(settings.catalog)
-        output.show_done("The catalog accepts writes again.", as_json=as_json)
+        output.show_done("The catalog accepts writes again.")
         return
     await _move(settings, read_url("--to", to))
     output.show_done(
-        "The catalog was moved. Set TENANTRY_CATALOG_URL to the new URL before you start.",
-        as_json=as_json,
+        "The catalog was moved. Set TENANTRY_CATALOG_URL to the new URL before you start."
     )
 
 

@@ -26,7 +26,6 @@ async def clone(
         str | None,
         typer.Option(help="Its tenant server, of the same engine. Default: that of the tenant."),
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Copy a tenant to a new one, with the data of this moment.
 
@@ -46,7 +45,7 @@ async def clone(
             anonymise=sql,
             progress=progress,
         )
-    show_restored(made, as_json=as_json)
+    show_restored(made)
 
 
 def _read(path: Path) -> str:

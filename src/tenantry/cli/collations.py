@@ -5,7 +5,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.backup.collations import CollationReport, refresh_all
 from tenantry.catalog import tenant_counts
-from tenantry.cli import options, session, transfer
+from tenantry.cli import session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output
@@ -15,7 +15,7 @@ group = new_group("Rebuild indexes after an upgrade of the libraries that sort t
 
 
 @group.command("refresh")
-async def refresh(*, as_json: options.Json = False) -> None:
+async def refresh() -> None:
     """Rebuild the outdated indexes of the catalog and every tenant, and record the versions.
 
     Run it after an upgrade of the operating system, libc or ICU of a PostgreSQL server. A table
@@ -30,9 +30,7 @@ async def refresh(*, as_json: options.Json = False) -> None:
             transfer.bar(columns, lambda: report.checked, total=total),
         ):
             await refresh_all(session.context(), services.copying, report)
-    if as_json:
-        output.show_json(CollationReportResponse.of_report(report))
-    else:
+    if not output.shown_as_json(CollationReportResponse.of_report(report)):
         for name, error in report.failed:
             output.show_line(f"{name}: {error}")
         output.show_line(

@@ -4,12 +4,12 @@ import asyncio
 import gc
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer._coercion import RuntimeParam, build_runtime_param
@@ -22,6 +22,15 @@ from tenantry.kit.text import printable
 
 # The last argument of a command that prints a help text.
 HELPS = (["-h"], ["--help"])
+JSON = inspect.Parameter(
+    "as_json",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--json", help="Print JSON, with the members of the HTTP API's `data`.")
+    ],
+)
+"""The option that every command has; `printing.output` knows whether it is given."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,16 +50,30 @@ class Commands(typer.Typer):
 
 
 def _with_reserved_output(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs a command to its end, and reserves standard output for it."""
+    """Return a function that runs a command to its end, and reserves standard output for it.
+
+    It has the option `JSON`, as the last one unless the command has it elsewhere.
+    """
 
     @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, as_json: bool, **kwargs: Any) -> Any:
         output = import_module("tenantry.cli.printing.output")  # help needs none of its imports
-        with output.reserved():
+        with output.reserved(as_json=as_json):
             result = function(*args, **kwargs)
             return asyncio.run(result) if inspect.iscoroutine(result) else result
 
-    return run
+    parameters = dict(inspect.signature(function).parameters)
+    parameters.setdefault(JSON.name, JSON)
+    return with_parameters(run, [*parameters.values()])
+
+
+def with_parameters(
+    function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., Any]:
+    """Let Typer call *function* with *parameters*, whatever its own are, and return it."""
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {one.name: one.annotation for one in parameters}
+    return function
 
 
 def new_group(description: str = "", *, reading: Commands | None = None) -> Commands:

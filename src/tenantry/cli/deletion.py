@@ -28,27 +28,19 @@ async def undelete(
     name: Annotated[
         str | None, typer.Option(help="A new name, if another tenant has its name by now.")
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Undo the deletion of a tenant; it is then suspended, with its keys and McpTokens."""
     async with session.opened() as services:
         found = await _get(services.catalog, tenant)
         restored = await services.deletion.undelete(session.context(), found, name=name)
-    if as_json:
-        output.show_json(TenantResponse.of(restored))
-        return
-    output.show_line(
-        f"The tenant {restored.name} is suspended: `tenantry tenant activate` migrates and "
-        "activates it."
-    )
+    if not output.shown_as_json(TenantResponse.of(restored)):
+        output.show_line(
+            f"The tenant {restored.name} is suspended: `tenantry tenant activate` migrates and "
+            "activates it."
+        )
 
 
-async def purge(
-    tenant: Deleted,
-    *,
-    name: options.ExactName = None,
-    as_json: options.Json = False,
-) -> None:
+async def purge(tenant: Deleted, *, name: options.ExactName = None) -> None:
     """Remove a deleted tenant and its database now. This cannot be undone."""
     settings = session.configure()
     async with session.opened(settings) as services:
@@ -62,7 +54,7 @@ async def purge(
     async with session.opened(settings) as services:
         found = await _get(services.catalog, str(found.id))
         await services.deletion.purge(session.context(), found, name=name)
-    output.show_done("The tenant was purged.", as_json=as_json)
+    output.show_done("The tenant was purged.")
 
 
 def consequence(settings: Settings) -> str:

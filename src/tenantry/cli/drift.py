@@ -32,7 +32,6 @@ async def check(
     ] = None,
     *,
     where: options.Where = None,
-    as_json: options.Json = False,
 ) -> None:
     """Compare the schema of each tenant at the head with that of a new database.
 
@@ -61,9 +60,7 @@ async def check(
                 where=where,
                 progress=progress,
             )
-    if as_json:
-        output.show_json(DriftReportResponse.of_report(report))
-    else:
+    if not output.shown_as_json(DriftReportResponse.of_report(report)):
         for name, error in report.unreadable:
             output.show_line(f"{name}: {error}")
         output.show_line(f"{report.counts}.")

@@ -18,16 +18,13 @@ async def show_drifted(
     where: options.Where = None,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_MAX,
-    as_json: options.Json = False,
 ) -> None:
     """List the tenants that have drifted, and what differs, by the last check of each."""
     async with session.reading() as services:
         found = await drift.page(services.catalog, Window(page, page_size), where=where)
-    if as_json:
-        output.show_json(DriftPage.of_page(found))
-        return
-    show_differences(found)
-    output.note_page(found, "tenants")
+    if not output.shown_as_json(DriftPage.of_page(found)):
+        show_differences(found)
+        output.note_page(found, "tenants")
 
 
 def show_differences(found: Page[Drifted]) -> None:

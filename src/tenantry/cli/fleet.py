@@ -20,12 +20,11 @@ from tenantry.cli import (
     drift_reading,
     linting,
     migrations,
-    options,
     run_options,
     run_reading,
     session,
 )
-from tenantry.cli.commands import new_group
+from tenantry.cli.commands import JSON, new_group, with_parameters
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.fleet_place import STATE_DEFAULT, FleetPlace
 from tenantry.cli.printing import output
@@ -112,7 +111,7 @@ def _on_fleet(
     own = inspect.signature(function).parameters.values()
     added = {**inspect.signature(place_of).parameters, **inspect.signature(_on_state).parameters}
     added.pop("place", None)
-    every = [*(_reworded(one) for one in own if one.name not in SERVICE_ONLY), *added.values()]
+    kept = (_reworded(one) for one in own if one.name not in SERVICE_ONLY)
 
     @wraps(function)
     def run(*args: Any, **given: Any) -> Any:
@@ -123,9 +122,7 @@ def _on_fleet(
         context.obj = place_of(**named)
         return function(*args, **given)
 
-    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in every}
-    return run
+    return with_parameters(run, [*kept, JSON, *added.values()])
 
 
 def _retry(
@@ -133,9 +130,8 @@ def _retry(
     *,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
-    as_json: options.Json = False,
 ) -> None:
-    migrations.migrate_fleet(retry=run, max_failures=max_failures, label=label, as_json=as_json)
+    migrations.migrate_fleet(retry=run, max_failures=max_failures, label=label)
 
 
 def _reworded(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -149,7 +145,7 @@ def _reworded(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[kind, *texts])
 
 
-async def _drift(*, as_json: options.Json = False) -> None:
+async def _drift() -> None:
     report, place = DriftReport(), session.place()
     assert place is not None
     async with place.working(works=False) as services:
@@ -166,9 +162,7 @@ async def _drift(*, as_json: options.Json = False) -> None:
         )
         await check.check(session.context(), report)
         found = await drift.page(catalog, Window(1, PAGE_SIZE_MAX))
-    if as_json:
-        output.show_json(DriftReportResponse.of_report(report))
-    else:
+    if not output.shown_as_json(DriftReportResponse.of_report(report)):
         drift_reading.show_differences(found)
         for name, error in report.unreadable:
             output.show_line(f"{name}: {error}")
@@ -188,12 +182,11 @@ def _serve(
     new_password: Annotated[
         bool, typer.Option("--new-password", help="Replace the admin's password, and print it.")
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     place = session.place()
     # Imported on demand: it imports the server.
     serving = import_module("tenantry.cli.fleet_serving")
-    serving.serve(place, port=port, email=email, new_password=new_password, as_json=as_json)
+    serving.serve(place, port=port, email=email, new_password=new_password)
 
 
 def _add(name: str, function: Callable[..., Any], text: str, *, has_list: bool = True) -> None:

@@ -48,9 +48,7 @@ class ServingFleet(Schema, frozen=True):
     password: str | None
 
 
-def serve(
-    place: FleetPlace, *, port: int | None, email: str, new_password: bool, as_json: bool
-) -> None:
+def serve(place: FleetPlace, *, port: int | None, email: str, new_password: bool) -> None:
     """Serve the console of a fleet until SIGTERM or Ctrl-C; see ``tenantry fleet serve``.
 
     Raises:
@@ -74,9 +72,8 @@ def serve(
 
     def announce(_has_admin: bool) -> None:  # noqa: FBT001 - the only argument of a callback
         url = f"{settings.local_url}/console"
-        if as_json:
-            output.show_json(ServingFleet(url, email if issued else None, next(iter(issued), None)))
-        else:
+        serving = ServingFleet(url, email if issued else None, next(iter(issued), None))
+        if not output.shown_as_json(serving):
             output.show_line(f"The console of the fleet: {url}")
             if issued:
                 output.show_line(f"Sign in as {email} with the password {issued[0]}")

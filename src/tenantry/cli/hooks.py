@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output
@@ -21,14 +21,11 @@ class HookNotFound(NotFound):
 
 
 @group.command("list")
-async def show_hooks(*, as_json: options.Json = False) -> None:
+async def show_hooks() -> None:
     """List the targets in TENANTRY_HOOKS, with the last attempt to deliver something to each."""
     settings = session.configure()
     async with session.reading(settings) as services:
         found = HookList.of_statuses(await status_of(services.catalog, settings.hooks))
-    if as_json:
-        output.show_json(found)
-        return
     columns = [
         "Target",
         "URL",
@@ -40,7 +37,7 @@ async def show_hooks(*, as_json: options.Json = False) -> None:
     rows = [
         (one.name, one.url, one.queued_count, one.dropped_count, *_last(one)) for one in found.items
     ]
-    output.show_table(columns, rows)
+    output.show_list(found, columns, rows)
 
 
 @group.command("test")
@@ -49,8 +46,6 @@ async def send_test(
         str | None,
         typer.Argument(metavar="[TARGET]", help="A name in TENANTRY_HOOKS; all by default."),
     ] = None,
-    *,
-    as_json: options.Json = False,
 ) -> None:
     """Send a test message to targets, once and at once. Exits with 3 if one did not accept it."""
     hooks = session.configure().hooks
@@ -59,12 +54,10 @@ async def send_test(
     found: list[HookTestResponse] = []
     for name in sorted(hooks) if target is None else [target]:
         found.append(HookTestResponse(name, *await delivery.test(hooks[name])))
-        if not as_json:
+        if not output.wants_json():
             done = "delivered" if found[-1].is_delivered else "not delivered"
             output.show_line(f"{name}: {done}, {found[-1].result}")
-    if as_json:
-        output.show_json(HookTestList(found))
-    elif not hooks:
+    if not output.shown_as_json(HookTestList(found)) and not hooks:
         output.note("TENANTRY_HOOKS has no targets.")
     if not all(one.is_delivered for one in found):
         raise typer.Exit(ExitStatus.UNUSABLE)

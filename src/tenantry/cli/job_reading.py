@@ -11,18 +11,10 @@ group = new_group("Back up tenants, and restore them from archives.")
 
 
 @group.command("jobs")
-async def show_jobs(
-    *,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_MAX,
-    as_json: options.Json = False,
-) -> None:
+async def show_jobs(*, page: options.Page = 1, page_size: options.PageSize = PAGE_SIZE_MAX) -> None:
     """List backups, restores, copies, moves and checks, newest first."""
     async with session.reading() as services:
         found = await jobs.page(services.catalog, Window(page, page_size))
-    if as_json:
-        output.show_json(JobPage.of_page(found))
-        return
     columns = [
         output.unwrapped("Started"),
         output.unwrapped("Kind"),
@@ -40,5 +32,4 @@ async def show_jobs(
         )
         for one in found.items
     ]
-    output.show_table(columns, rows)
-    output.note_page(found, "jobs")
+    output.show_page(JobPage.of_page(found), found, "jobs", columns, rows)

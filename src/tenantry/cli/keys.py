@@ -20,36 +20,26 @@ group = new_group("Manage the API keys of a tenant.")
 
 
 @group.command("create")
-async def create(
-    tenant: options.Tenant,
-    *,
-    expires_at: options.ExpiresAt = None,
-    as_json: options.Json = False,
-) -> None:
+async def create(tenant: options.Tenant, *, expires_at: options.ExpiresAt = None) -> None:
     """Create another API key of a tenant. It is shown only once."""
     async with opened_tenant(tenant) as (services, found):
         issued = await credentials.issue_key(
             session.context(), services.catalog, found.id, expires_at=expires_at
         )
-    _show(issued, as_json=as_json)
+    _show(issued)
 
 
 @group.command("list")
-async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def show_all(tenant: options.Tenant) -> None:
     """List the API keys of a tenant, the oldest first."""
     async with read_tenant(tenant) as (services, found):
         keys = await stored.keys(services.catalog, found.id)
-    if as_json:
-        output.show_json(ApiKeyList.of_all(keys))
-        return
     columns = [output.unwrapped("ID"), output.unwrapped("Key"), "Last used, UTC", "Expires, UTC"]
     rows = [
         (key.id, f"{key.prefix}…", output.minute(key.last_used_at), output.minute(key.expires_at))
         for key in keys
     ]
-    output.show_table(columns, rows)
-    if not rows:
-        output.note("No API keys.")
+    output.show_list(ApiKeyList.of_all(keys), columns, rows, none="No API keys.")
 
 
 @group.command("rotate")
@@ -60,7 +50,6 @@ async def rotate(
     grace_period_seconds: Annotated[
         int, typer.Option(min=0, max=GRACE_SECONDS_MAX, help="How long the old key stays valid.")
     ] = GRACE_SECONDS_DEFAULT,
-    as_json: options.Json = False,
 ) -> None:
     """Replace an API key; the old one stays valid for a grace period.
 
@@ -74,26 +63,25 @@ async def rotate(
             read_id(key_id, ApiKeyNotFound),
             grace_seconds=grace_period_seconds,
         )
-    _show(issued, as_json=as_json)
-    if not as_json:
+    _show(issued)
+    if not output.wants_json():
         output.note(
             f"The old key expires in {grace_period_seconds:,} s, or earlier if already set."
         )
 
 
 @group.command("revoke")
-async def revoke(tenant: options.Tenant, key_id: KeyId, *, as_json: options.Json = False) -> None:
+async def revoke(tenant: options.Tenant, key_id: KeyId) -> None:
     """Revoke an API key of a tenant. It is invalid immediately."""
     async with opened_tenant(tenant) as (services, found):
         await credentials.revoke_key(
             session.context(), services.catalog, found.id, read_id(key_id, ApiKeyNotFound)
         )
-    output.show_done("The API key was revoked.", as_json=as_json)
+    output.show_done("The API key was revoked.")
 
 
-def _show(issued: IssuedKey, *, as_json: bool) -> None:
-    if as_json:
-        output.show_json(IssuedApiKeyResponse.of(issued))
+def _show(issued: IssuedKey) -> None:
+    if output.shown_as_json(IssuedApiKeyResponse.of(issued)):
         return
     key = issued.key
     output.show_attributes({"API key": issued.secret, "id": key.id, "expires": key.expires_at})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.completion import tenant_names
 from tenantry.cli.finding import opened_tenant
 from tenantry.cli.printing import output
@@ -49,7 +49,6 @@ async def label(
             "keys. An empty cell leaves a label as it is, - removes it.",
         ),
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Set and remove labels of a tenant, by which tenants are selected.
 
@@ -58,20 +57,18 @@ async def label(
     if (tenant is None or not change) if source is None else tenant is not None:
         raise NothingToLabel
     if source is not None:
-        await _import(_read(source), as_json=as_json)
+        await _import(_read(source))
         return
     async with opened_tenant(tenant or "") as (services, found):
         changed = await labelling.label(session.context(), services.catalog, found.id, change or [])
-    show_tenant(changed, as_json=as_json)
+    show_tenant(changed)
 
 
-async def _import(content: bytes, *, as_json: bool) -> None:
+async def _import(content: bytes) -> None:
     async with session.opened() as services:
         ended = await labelling.import_labels(session.context(), services.catalog, content)
-    if as_json:
-        output.show_json(LabelledResponse(ended.total, ended.changed))
-        return
-    output.show_line(f"{ended.changed:,} of {ended.total:,} tenants have other labels now.")
+    if not output.shown_as_json(LabelledResponse(ended.total, ended.changed)):
+        output.show_line(f"{ended.changed:,} of {ended.total:,} tenants have other labels now.")
 
 
 def _read(source: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output, sarif
@@ -112,7 +112,7 @@ def _in_time(read: Callable[[], Result], seconds: float) -> Result:
         ) from error
 
 
-def show(report: LintReport, *, level: Level, as_json: bool, sarif_file: Path | None) -> None:
+def show(report: LintReport, *, level: Level, sarif_file: Path | None) -> None:
     """Print *report*, and write it as SARIF.
 
     Raises:
@@ -120,9 +120,7 @@ def show(report: LintReport, *, level: Level, as_json: bool, sarif_file: Path | 
     """
     if sarif_file is not None:
         sarif_file.write_text(output.json_text(sarif.log_of(report.findings)), encoding="utf-8")
-    if as_json:
-        output.show_json(report)
-    else:
+    if not output.shown_as_json(report):
         output.show_table(
             [output.unwrapped("Where"), "Level", output.unwrapped("Rule"), "What it does"],
             [(f"{x.file}:{x.line or 1}", x.level, x.rule, x.message) for x in report.findings],
@@ -167,11 +165,10 @@ def lint(
     engine: Engines = None,
     level: Worst = Level.WARNING,
     sarif_file: SarifFile = None,
-    as_json: options.Json = False,
 ) -> None:
     """Check the SQL of revisions, without any database.
 
     A comment `# tenantry: allow RULE because REASON` allows a finding.
     """
     report = check(session.configure(), revisions or [], migrations, engine or [])
-    show(report, level=level, as_json=as_json, sarif_file=sarif_file)
+    show(report, level=level, sarif_file=sarif_file)

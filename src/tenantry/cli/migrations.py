@@ -63,17 +63,14 @@ class RunResult(MigrationResultResponse, frozen=True):
 
 @group.command("new")
 def new(
-    *,
-    message: Annotated[str, typer.Option("--message", "-m", help="What the revision does.")],
-    as_json: options.Json = False,
+    *, message: Annotated[str, typer.Option("--message", "-m", help="What the revision does.")]
 ) -> None:
     """Create the file of a new revision, after the newest one."""
     settings = session.configure()
     if settings.tenant_migrations is None:
         raise NoMigrations
     draft = revision_template.write_draft(settings.tenant_migrations, message)
-    if as_json:
-        output.show_json(DraftResponse(draft.id, draft.name, str(draft.path)))
+    if output.shown_as_json(DraftResponse(draft.id, draft.name, str(draft.path))):
         return
     output.show_line(str(draft.path))
     output.note("Complete it; `tenantry migrate plan` then shows which tenants would get it.")
@@ -98,7 +95,6 @@ async def plan(
     rehearse: Annotated[
         bool, typer.Option(help="Run pending revisions, with their locks, and roll them back.")
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Inspect every tenant's database, print what a run would do, and store it as a plan.
 
@@ -124,7 +120,7 @@ async def plan(
             max_error_rate=max_error_rate,
         )
         preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
-    _show_preview(preview, rehearsed=rehearse, as_json=as_json)
+    _show_preview(preview, rehearsed=rehearse)
 
 
 @group.command("all")
@@ -148,7 +144,6 @@ def migrate_fleet(
     label: run_options.Label = None,
     plan: run_options.PlanId = None,
     passed_only: run_options.PassedOnly = False,
-    as_json: options.Json = False,
 ) -> None:
     """Migrate every active tenant to the newest revision.
 
@@ -174,7 +169,7 @@ def migrate_fleet(
             plan=plan,
         )
 
-    _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only, as_json=as_json)
+    _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only)
 
 
 @group.command("undo")
@@ -203,7 +198,6 @@ def undo(
     rehearse: Annotated[
         bool, typer.Option(help="Undo each tenant with its locks, and roll it back: a dry run.")
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Undo a migration run: run the downgrade() of what it has applied to each tenant.
 
@@ -229,13 +223,13 @@ def undo(
         return replace(chosen, undoes=read_id(run, MigrationRunNotFound))
 
     if not dry_run and not rehearse:
-        _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only, as_json=as_json)
+        _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only)
         return
     if plan is not None:
         raise BadRunOptions("--dry-run makes a new plan: leave out --plan.")
 
     preview = process.run(_preview(options_of, rehearse=rehearse))
-    _show_preview(preview, rehearsed=rehearse, as_json=as_json)
+    _show_preview(preview, rehearsed=rehearse)
 
 
 @group.command("continue")
@@ -243,7 +237,6 @@ def continue_run(
     run: Annotated[str, typer.Argument(help="The id of the run.", autocompletion=run_ids)],
     *,
     wave: Annotated[int, typer.Option(help="The wave after which the run holds.")],
-    as_json: options.Json = False,
 ) -> None:
     """Start the next wave of a run that holds, and work on it like `migrate all`.
 
@@ -256,23 +249,18 @@ def continue_run(
             run_id = read_id(run, MigrationRunNotFound)
             return await migrating.resume(services, run_id, wave=wave)
 
-    _show_end(process.run(resume()), as_json=as_json)
+    _show_end(process.run(resume()))
 
 
 @group.command("cancel")
 async def cancel(
     run: Annotated[str, typer.Argument(help="The id of the run.", autocompletion=run_ids)],
-    *,
-    as_json: options.Json = False,
 ) -> None:
     """Cancel a migration run: tenants in work finish, others are not started."""
     async with session.opened() as services:
         run_id = read_id(run, MigrationRunNotFound)
         await services.fleet.cancel(session.context(), run_id, ends_all=True)
-    output.show_done(
-        named("The run is cancelled: tenants in work finish, others are not started."),
-        as_json=as_json,
-    )
+    output.show_done(named("The run is cancelled: tenants in work finish, others are not started."))
 
 
 async def _preview(
@@ -289,7 +277,6 @@ def _run_to_the_end(
     by: str | None,
     plan: str | None,
     passed_only: bool,
-    as_json: bool,
 ) -> None:
     """Start a run, work on it until it has ended, and print its result."""
 
@@ -305,13 +292,13 @@ def _run_to_the_end(
                 passed_only=passed_only,
             )
 
-    _show_end(process.run(migrate()), as_json=as_json)
+    _show_end(process.run(migrate()))
 
 
-def _show_end(found: Found, *, as_json: bool) -> None:
+def _show_end(found: Found) -> None:
     """Print a run that has ended, or holds after a wave, and exit with the status for it."""
     run = found.run
-    if as_json:
+    if output.wants_json():
         details = [MigrationDetailResponse.of(item) for item in found.items]
         output.show_json(RunResult.of_result(run, details=details, run_id=run.id))
     else:
@@ -328,8 +315,8 @@ def _show_end(found: Found, *, as_json: bool) -> None:
     exit_after(run)
 
 
-def _show_preview(preview: Preview, *, rehearsed: bool, as_json: bool) -> None:
-    if as_json:
+def _show_preview(preview: Preview, *, rehearsed: bool) -> None:
+    if output.wants_json():
         output.show_json(MigrationPreviewResponse.of(preview))
     else:
         plan_reports.show_preview(preview, rehearsed=rehearsed)

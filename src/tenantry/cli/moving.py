@@ -61,7 +61,6 @@ async def move(
             "--dry-run", help="Show which tenants would be moved online, and why others would not."
         ),
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Move tenants to another tenant server, with all data, keys and logins.
 
@@ -92,7 +91,7 @@ async def move(
             ended = await moving.move_all(
                 ctx, copying, chosen, server_name=to, progress=progress, way=way
             )
-    _show(ended, as_json=as_json, dry_run=dry_run)
+    _show(ended, dry_run=dry_run)
 
 
 async def _chosen(
@@ -107,15 +106,14 @@ async def _chosen(
     return [one for one in every if one.server_name != to and all_on in (None, one.server_name)]
 
 
-def _show(ended: Sequence[Result], *, as_json: bool, dry_run: bool) -> None:
+def _show(ended: Sequence[Result], *, dry_run: bool) -> None:
     failed = [one for one in ended if isinstance(one, NotMoved)]
-    if as_json:
-        output.show_json(
-            PlannedMoveList([PlannedMoveResponse(**_members(one)) for one in ended])
-            if dry_run
-            else MovedList([_response(one) for one in ended])
-        )
-    else:
+    response = (
+        PlannedMoveList([PlannedMoveResponse(**_members(one)) for one in ended])
+        if dry_run
+        else MovedList([_response(one) for one in ended])
+    )
+    if not output.shown_as_json(response):
         for one in ended:
             if not isinstance(one, NotMoved):
                 output.show_line(_line(one))

@@ -45,14 +45,12 @@ def read_owner(
     return NewUser(email=email, full_name=name, password=password), generated
 
 
-def show_created(created: Provisioned, generated: str | None, *, as_json: bool) -> None:
+def show_created(created: Provisioned, generated: str | None) -> None:
     """Print a new tenant with its API key, and the password if it was generated."""
-    if as_json:
-        owner = TenantUserProfile.of(created.owner)
-        secrets = {"api_key": created.key.secret, "owner_password": generated or UNSET}
-        output.show_json(CreatedTenant.of(created.tenant, owner=owner, **secrets))
+    tenant, owner = created.tenant, TenantUserProfile.of(created.owner)
+    secrets = {"api_key": created.key.secret, "owner_password": generated or UNSET}
+    if output.shown_as_json(CreatedTenant.of(tenant, owner=owner, **secrets)):
         return
-    tenant = created.tenant
     output.show_attributes(
         {
             "tenant": tenant.name,

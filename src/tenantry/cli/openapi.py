@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from tenantry.api.table import description
-from tenantry.cli import options
 from tenantry.cli.commands import new_group
 from tenantry.cli.printing import output
 
@@ -20,13 +19,11 @@ def openapi(
         Path | None,
         typer.Option("--output", "-o", help="Write it to this file, and print nothing."),
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Print the OpenAPI description.
 
     It describes the HTTP API, and is JSON with and without --json.
     """
-    del as_json
     if file is None:
         output.show_json(description())
     else:

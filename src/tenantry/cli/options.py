@@ -53,9 +53,6 @@ ClientAddress = Annotated[
         help="Let this client address log in even while others guess the password.",
     ),
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print JSON, with the members of the HTTP API's `data`.")
-]
 Where = Annotated[
     str | None, typer.Option(help="Only the tenants that this selects: `plan=free and region!=eu`.")
 ]

@@ -10,7 +10,7 @@ from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.copying import Copying
 from tenantry.backup.targets import Stored, Target
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import options, session, transfer
+from tenantry.cli import session, transfer
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output
 from tenantry.db.postgres.tools import PostgresTools
@@ -34,9 +34,7 @@ Place = Annotated[
 ]
 
 
-async def restore_catalog(
-    archive: Archive, *, place: Place = None, as_json: options.Json = False
-) -> None:
+async def restore_catalog(archive: Archive, *, place: Place = None) -> None:
     """Restore the catalog where there is none: a new machine, or an empty database.
 
     Then `tenantry backup restore-missing` restores the tenants that it lists.
@@ -47,12 +45,11 @@ async def restore_catalog(
             session.context(), settings.catalog, reader, tools=PostgresTools(settings.pg_tools)
         )
     output.show_done(
-        "The catalog was restored. `tenantry backup restore-missing` restores its tenants.",
-        as_json=as_json,
+        "The catalog was restored. `tenantry backup restore-missing` restores its tenants."
     )
 
 
-async def restore_missing(*, place: Place = None, as_json: options.Json = False) -> None:
+async def restore_missing(*, place: Place = None) -> None:
     """Restore every tenant without a database from its newest archive.
 
     Tenants that have their database are not changed. If a tenant cannot be restored, the others
@@ -80,9 +77,7 @@ async def restore_missing(*, place: Place = None, as_json: options.Json = False)
             done += is_restored
             failed += [TenantFailure(tenant.name, text) for text in texts]
     message = f"Restored {done} tenant{'s' * (done != 1)}."
-    if as_json:
-        output.show_json(RestoredMissing(message, failed))
-    else:
+    if not output.shown_as_json(RestoredMissing(message, failed)):
         for one in failed:
             output.note(f"{one.tenant_name}: {one.error}")
         output.show_line(message)

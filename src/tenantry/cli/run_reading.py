@@ -37,29 +37,26 @@ async def plans(
     *,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_DEFAULT,
-    as_json: options.Json = False,
 ) -> None:
     """List the stored plans, the newest first, or show one with the result of each tenant."""
     async with session.reading() as opened:
         catalog = opened.catalog
         if plan_id is None:
             found = await stored_plans.page(catalog, Window(page, page_size))
-            if as_json:
-                output.show_json(PlanPage.of_page(found))
-            else:
+            if not output.shown_as_json(PlanPage.of_page(found)):
                 plan_reports.show_plans(found)
             return
         plan = await stored_plans.get(catalog, read_id(plan_id, PlanNotFound))
         causes = await stored_plans.causes(catalog, plan.id)
         tenants = [one async for one in stored_plans.each_tenant(catalog, plan.id)]
-    if as_json:
+    if output.wants_json():
         output.show_json(PlanDetailResponse.of_plan(plan, causes, tenants))
     else:
         plan_reports.show_plan(plan, causes, tenants)
 
 
 @group.command("status")
-async def status(*, as_json: options.Json = False) -> None:
+async def status() -> None:
     """Show the number of tenants at each revision, and the active runs."""
     async with session.reading() as opened:
         catalog = opened.catalog
@@ -70,27 +67,21 @@ async def status(*, as_json: options.Json = False) -> None:
             for run in unfinished
         ]
     found = StatusResponse.of(counts, running=running)
-    if as_json:
-        output.show_json(found)
-    else:
+    if not output.shown_as_json(found):
         reports.show_status(found)
 
 
 @group.command("history")
 async def history(
-    *,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_DEFAULT,
-    as_json: options.Json = False,
+    *, page: options.Page = 1, page_size: options.PageSize = PAGE_SIZE_DEFAULT
 ) -> None:
     """List the migration runs, the newest first."""
     async with session.reading() as opened:
         found = await runs.page(opened.catalog, Window(page, page_size))
-        detailed = await _with_details(opened.catalog, found) if as_json else None
-    if detailed is not None:
-        output.show_json(detailed)
-    else:
-        reports.show_history(found)
+        if output.wants_json():
+            output.show_json(await _with_details(opened.catalog, found))
+        else:
+            reports.show_history(found)
 
 
 @group.command("show")
@@ -103,7 +94,6 @@ async def show(
     watch: Annotated[
         bool, typer.Option("--watch", help="Wait until it has ended, even in another process.")
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Show one migration run, and the result of each tenant.
 
@@ -115,7 +105,7 @@ async def show(
         if watch:
             await progress.watch(catalog, run_id)
         found = await progress.found(catalog, await runs.get(catalog, run_id))
-    if as_json:
+    if output.wants_json():
         output.show_json(MigrationRunResponse.of_run(found.run, found.items, found.activity))
     else:
         reports.show_run(found)

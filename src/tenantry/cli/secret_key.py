@@ -1,6 +1,6 @@
 """``tenantry secret``: the secret key that encrypts the signing keys."""
 
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.commands import new_group
 from tenantry.cli.printing import output
 from tenantry.schemas.base import Schema
@@ -15,15 +15,14 @@ class SecretRotation(Schema, frozen=True):
 
 
 @group.command("rotate")
-async def rotate(*, as_json: options.Json = False) -> None:
+async def rotate() -> None:
     """Encrypt the signing keys with TENANTRY_SECRET_KEY instead of TENANTRY_SECRET_KEY_OLD.
 
     Every process must already have both. No login ends. A backup needs the key of its time.
     """
     async with session.opened() as services:
         resealed = await services.signing_keys.reseal(session.context())
-    if as_json:
-        output.show_json(SecretRotation(resealed))
+    if output.shown_as_json(SecretRotation(resealed)):
         return
     output.show_attributes({"signing keys encrypted anew": resealed})
     output.note("Restart every process without TENANTRY_SECRET_KEY_OLD.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output
@@ -57,7 +57,6 @@ def serve(
     ] = None,
     port: Port = None,
     workers: Workers = 1,
-    as_json: options.Json = False,
 ) -> None:
     """Serve the API until SIGTERM or Ctrl-C.
 
@@ -70,9 +69,7 @@ def serve(
 
     def announce(has_admin: bool) -> None:  # noqa: FBT001 - the only argument of a callback
         url = settings.local_url
-        if as_json:
-            output.show_json(Serving(url))
-        else:
+        if not output.shown_as_json(Serving(url)):
             output.show_line(f"Tenantry answers at {url}")
             if not has_admin:
                 output.show_line(

@@ -8,7 +8,7 @@ import typer
 
 from tenantry.catalog import signing_keys
 from tenantry.catalog.signing_keys import SigningKeyNotFound
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import read_id
 from tenantry.cli.printing import output
@@ -31,16 +31,13 @@ class SigningKeyList(ListResponse[SigningKeyResponse], frozen=True):
 
 
 @group.command("list")
-async def show_all(*, as_json: options.Json = False) -> None:
+async def show_all() -> None:
     """List the signing keys, the oldest first.
 
     A key that no longer signs is removed automatically when its last token has expired.
     """
     async with session.reading() as services:
         found = await signing_keys.every(services.catalog)
-    if as_json:
-        output.show_json(SigningKeyList.of_all(found))
-        return
     columns = [
         output.unwrapped("ID"),
         output.unwrapped("Signs from, UTC"),
@@ -49,30 +46,25 @@ async def show_all(*, as_json: options.Json = False) -> None:
     rows = [
         (key.id, output.minute(key.signs_from), output.minute(key.signs_until)) for key in found
     ]
-    output.show_table(columns, rows)
+    output.show_list(SigningKeyList.of_all(found), columns, rows)
 
 
 @group.command("rotate")
-async def rotate(*, as_json: options.Json = False) -> None:
+async def rotate() -> None:
     """Publish a new signing key; every process signs with it after one minute.
 
     Tokens signed with the old keys stay valid until they expire.
     """
     async with session.opened() as services:
         added = await services.signing_keys.rotate(session.context())
-    if as_json:
-        output.show_json(SigningKeyResponse.of(added))
+    if output.shown_as_json(SigningKeyResponse.of(added)):
         return
     output.show_attributes({"signing key": added.id, "signs from": added.signs_from})
     output.note("No new login is needed: tokens signed with old keys stay valid until they expire.")
 
 
 @group.command("revoke")
-async def revoke(
-    key_id: Annotated[str, typer.Argument(help="The id of the signing key.")],
-    *,
-    as_json: options.Json = False,
-) -> None:
+async def revoke(key_id: Annotated[str, typer.Argument(help="The id of the signing key.")]) -> None:
     """Remove a signing key immediately. Users with its tokens must log in again.
 
     If no other key can sign, a new one is created.
@@ -81,4 +73,4 @@ async def revoke(
     found = read_id(key_id, SigningKeyNotFound)
     async with session.opened(settings) as services:
         await services.signing_keys.revoke(session.context(), found)
-    output.show_done("The signing key was revoked.", as_json=as_json)
+    output.show_done("The signing key was revoked.")

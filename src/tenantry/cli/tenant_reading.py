@@ -45,21 +45,17 @@ async def show_all(
     ] = False,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_MAX,
-    as_json: options.Json = False,
 ) -> None:
     """List tenants, by name."""
     if deleted:
         if search is not None or where is not None:
             raise NoSearch
-        await _show_deleted(Window(page, page_size), as_json=as_json)
+        await _show_deleted(Window(page, page_size))
         return
     async with session.reading() as opened:
         found = await tenant_list.page(
             opened.catalog, Window(page, page_size), search=search, where=where
         )
-    if as_json:
-        output.show_json(TenantPage.of_page(found))
-        return
     columns = [
         output.unwrapped("ID"),
         "Name",
@@ -67,26 +63,22 @@ async def show_all(
         output.unwrapped("State"),
     ]
     rows = [(one.id, one.name, one.schema_revision, _state(one)) for one in found.items]
-    output.show_table(columns, rows)
-    output.note_page(found, "tenants")
+    output.show_page(TenantPage.of_page(found), found, "tenants", columns, rows)
 
 
 @group.command("show")
-async def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def show(tenant: options.Tenant) -> None:
     """Show one tenant."""
     async with read_tenant(tenant) as (_, found):
-        show_tenant(found, as_json=as_json)
+        show_tenant(found)
 
 
-async def _show_deleted(window: Window, *, as_json: bool) -> None:
+async def _show_deleted(window: Window) -> None:
     """Print one page of the deleted tenants."""
     settings = session.configure()
     async with session.reading(settings) as opened:
         found = await deleted_tenants.page(opened.catalog, window)
         page = DeletedTenantPage.of_deleted(found, timedelta(days=settings.deleted_days))
-    if as_json:
-        output.show_json(page)
-        return
     columns = [
         output.unwrapped("ID"),
         "Name",
@@ -94,13 +86,12 @@ async def _show_deleted(window: Window, *, as_json: bool) -> None:
         output.unwrapped("Purged after"),
     ]
     rows = [(one.id, one.name, one.deleted_at, one.purged_after) for one in page.items]
-    output.show_table(columns, rows)
+    output.show_list(page, columns, rows)
 
 
-def show_tenant(tenant: Tenant, *, as_json: bool) -> None:
+def show_tenant(tenant: Tenant) -> None:
     """Print a tenant."""
-    if as_json:
-        output.show_json(TenantDetails.of(tenant))
+    if output.shown_as_json(TenantDetails.of(tenant)):
         return
     output.show_attributes(
         {

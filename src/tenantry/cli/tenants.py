@@ -68,7 +68,6 @@ async def create(
         typer.Option(metavar="KEY=VALUE", help="A label of the tenant. Can be repeated."),
     ] = None,
     password_stdin: options.PasswordStdin = False,
-    as_json: options.Json = False,
 ) -> None:
     """Create a tenant, its first user and its first API key.
 
@@ -85,39 +84,36 @@ async def create(
             server_name=server,
             labels=labels_after({}, label or []),
         )
-    show_created(created, generated, as_json=as_json)
+    show_created(created, generated)
 
 
 @group.command("suspend")
-async def suspend(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def suspend(tenant: options.Tenant) -> None:
     """Suspend a tenant: its credentials are rejected, its data are kept."""
-    await _update(tenant, as_json=as_json, is_active=False)
+    await _update(tenant, is_active=False)
 
 
 @group.command("read-only")
-async def read_only(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def read_only(tenant: options.Tenant) -> None:
     """Make a tenant read-only: it can be read, and writes are rejected.
 
     Migration runs leave it out until it is activated.
     """
-    await _update(tenant, as_json=as_json, is_active=True, is_read_only=True)
+    await _update(tenant, is_active=True, is_read_only=True)
 
 
 @group.command("activate")
-async def activate(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def activate(tenant: options.Tenant) -> None:
     """Migrate a suspended or read-only tenant to the head and activate it."""
-    await _update(tenant, as_json=as_json, is_active=True, is_read_only=False)
+    await _update(tenant, is_active=True, is_read_only=False)
 
 
 @group.command("rename")
 async def rename(
-    tenant: options.Tenant,
-    name: Annotated[str, typer.Argument(help="The new name.")],
-    *,
-    as_json: options.Json = False,
+    tenant: options.Tenant, name: Annotated[str, typer.Argument(help="The new name.")]
 ) -> None:
     """Rename a tenant."""
-    await _update(tenant, as_json=as_json, name=name)
+    await _update(tenant, name=name)
 
 
 @group.command("set-modules")
@@ -129,12 +125,11 @@ async def set_modules(
     ] = None,
     *,
     none: Annotated[bool, typer.Option("--none", help="Deactivate every module.")] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Set the active modules of a tenant; the others are deactivated."""
     if bool(module) == none:
         raise NoModules
-    await _update(tenant, as_json=as_json, module_keys=module or [])
+    await _update(tenant, module_keys=module or [])
 
 
 @group.command("limit")
@@ -153,7 +148,6 @@ async def limit(
         str | None,
         typer.Option(help="Of its database: 10GB; 0 for the limit in the settings."),
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Limit the requests of a tenant, or the size of its database.
 
@@ -164,19 +158,13 @@ async def limit(
         raise NoLimit
     await _update(
         tenant,
-        as_json=as_json,
         requests_per_minute=requests_per_minute,
         size_bytes_max=None if size is None else _bytes_of(size),
     )
 
 
 @group.command("delete")
-async def delete(
-    tenant: options.Tenant,
-    *,
-    name: options.ExactName = None,
-    as_json: options.Json = False,
-) -> None:
+async def delete(tenant: options.Tenant, *, name: options.ExactName = None) -> None:
     """Delete a suspended tenant. It can be undeleted for TENANTRY_DELETED_DAYS."""
     settings = session.configure()
     async with read_tenant(tenant, settings) as (_, found):
@@ -187,7 +175,7 @@ async def delete(
     name = confirmation(name, question, option="--name")
     async with opened_tenant(str(found.id), settings) as (services, found):
         kept_until = await services.deletion.delete(session.context(), found, name=name)
-    output.show_done(deletion.done(kept_until), as_json=as_json)
+    output.show_done(deletion.done(kept_until))
 
 
 @group.command("export")
@@ -198,7 +186,6 @@ async def export(
     row_format: Annotated[
         RowFormat, typer.Option("--format", help="The format of the rows.")
     ] = RowFormat.JSON_LINES,
-    as_json: options.Json = False,
 ) -> None:
     """Export every table of a tenant as JSON lines or CSV, with the schema.
 
@@ -208,12 +195,9 @@ async def export(
         manifest = await services.export.write(
             session.context(), found, folder, row_format=row_format
         )
-    if as_json:
-        output.show_json(manifest)
-        return
     columns = ["Table", output.number("Rows"), "File"]
     rows = [(one.name, f"{one.rows:,}", folder / one.file) for one in manifest.tables]
-    output.show_table(columns, rows)
+    output.show_list(manifest, columns, rows)
 
 
 def _bytes_of(size: str) -> int:
@@ -223,8 +207,8 @@ def _bytes_of(size: str) -> int:
         raise BadSizeLimit(f"--size {error}.") from error
 
 
-async def _update(id_or_name: str, *, as_json: bool, **changes: Any) -> None:
+async def _update(id_or_name: str, **changes: Any) -> None:
     """Change a tenant, and print it; *changes* are arguments of `Lifecycle.update`."""
     async with opened_tenant(id_or_name) as (services, found):
         changed = await services.lifecycle.update(session.context(), found, **changes)
-    show_tenant(changed, as_json=as_json)
+    show_tenant(changed)

@@ -32,7 +32,6 @@ async def issue(
         typer.Option(help="A scope that it allows. Can be repeated. Default: those that read."),
     ] = None,
     expires_at: options.ExpiresAt = None,
-    as_json: options.Json = False,
 ) -> None:
     """Create an McpToken of a tenant, valid for 30 days by default. It is shown only once."""
     scopes = frozenset(one.value for one in scope) if scope else None
@@ -49,8 +48,7 @@ async def issue(
             expires_at=expires_at,
         )
     response = IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
-    if as_json:
-        output.show_json(response)
+    if output.shown_as_json(response):
         return
     token = issued.token
     attributes = {"McpToken": issued.secret, "id": token.id, "scopes": _scopes(token)}
@@ -64,13 +62,10 @@ async def issue(
 
 
 @group.command("list")
-async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def show_all(tenant: options.Tenant) -> None:
     """List the McpTokens of a tenant, the oldest first."""
     async with read_tenant(tenant) as (services, found):
         every = await stored.tokens(services.catalog, found.id)
-    if as_json:
-        output.show_json(McpTokenList.of_all(every))
-        return
     columns = [
         output.unwrapped("ID"),
         "Name",
@@ -88,24 +83,20 @@ async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> 
         )
         for token in every
     ]
-    output.show_table(columns, rows)
-    if not rows:
-        output.note("No McpTokens: `tenantry token issue TENANT` creates one.")
+    none = "No McpTokens: `tenantry token issue TENANT` creates one."
+    output.show_list(McpTokenList.of_all(every), columns, rows, none=none)
 
 
 @group.command("revoke")
 async def revoke(
-    tenant: options.Tenant,
-    token_id: Annotated[str, typer.Argument(help="The id of the McpToken.")],
-    *,
-    as_json: options.Json = False,
+    tenant: options.Tenant, token_id: Annotated[str, typer.Argument(help="The id of the McpToken.")]
 ) -> None:
     """Revoke an McpToken of a tenant. It is invalid immediately."""
     async with opened_tenant(tenant) as (services, found):
         await credentials.revoke_mcp_token(
             session.context(), services.catalog, found.id, read_id(token_id, McpTokenNotFound)
         )
-    output.show_done("The McpToken was revoked.", as_json=as_json)
+    output.show_done("The McpToken was revoked.")
 
 
 def _scopes(token: McpToken) -> str:

@@ -41,7 +41,6 @@ async def create(
     full_name: Annotated[str, typer.Option(help="The full name of the user.")],
     role: Role = TenantRole.OWNER,
     password_stdin: options.PasswordStdin = False,
-    as_json: options.Json = False,
 ) -> None:
     """Create a user of a tenant."""
     settings = session.configure()
@@ -53,42 +52,30 @@ async def create(
             services.passwords,
             NewUser(email=email, full_name=full_name, password=password, role=role),
         )
-    _show(user, as_json=as_json)
+    _show(user)
 
 
 @group.command("list")
 async def show_all(
-    tenant: options.Tenant,
-    *,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_MAX,
-    as_json: options.Json = False,
+    tenant: options.Tenant, *, page: options.Page = 1, page_size: options.PageSize = PAGE_SIZE_MAX
 ) -> None:
     """List the users of a tenant, the oldest first."""
     async with read_tenant(tenant) as (services, found):
         database = await services.databases.open(found, writes=False)
         shown = await users.page(database, Window(page, page_size))
-    if as_json:
-        output.show_json(TenantUserPage.of_page(shown))
-        return
     columns = [output.unwrapped("ID"), "E-mail", "Name", "Role", output.unwrapped("Active")]
     rows = [(one.id, one.email, one.full_name, one.role, one.is_active) for one in shown.items]
-    output.show_table(columns, rows)
-    output.note_page(shown, "users")
+    output.show_page(TenantUserPage.of_page(shown), shown, "users", columns, rows)
 
 
 @group.command("reset-password")
 async def reset_password(
-    tenant: options.Tenant,
-    user: UserArgument,
-    *,
-    password_stdin: options.PasswordStdin = False,
-    as_json: options.Json = False,
+    tenant: options.Tenant, user: UserArgument, *, password_stdin: options.PasswordStdin = False
 ) -> None:
     """Set the password of a user and end their sessions."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
-    await _update(tenant, user, settings, as_json=as_json, password=password)
+    await _update(tenant, user, settings, password=password)
 
 
 @group.command("set-role")
@@ -96,27 +83,21 @@ async def set_role(
     tenant: options.Tenant,
     user: UserArgument,
     role: Annotated[TenantRole, typer.Argument(help="What the user may do in the tenant.")],
-    *,
-    as_json: options.Json = False,
 ) -> None:
     """Set what a user may do in the tenant, from the next request on."""
-    await _update(tenant, user, as_json=as_json, role=role)
+    await _update(tenant, user, role=role)
 
 
 @group.command("deactivate")
-async def deactivate(
-    tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False
-) -> None:
+async def deactivate(tenant: options.Tenant, user: UserArgument) -> None:
     """Deactivate a user: sessions and bound McpTokens end, the account is kept."""
-    await _update(tenant, user, as_json=as_json, is_active=False)
+    await _update(tenant, user, is_active=False)
 
 
 @group.command("activate")
-async def activate(
-    tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False
-) -> None:
+async def activate(tenant: options.Tenant, user: UserArgument) -> None:
     """Activate a user."""
-    await _update(tenant, user, as_json=as_json, is_active=True)
+    await _update(tenant, user, is_active=True)
 
 
 @group.command("delete")
@@ -128,7 +109,6 @@ async def delete(
         str | None,
         typer.Option(help="The user's e-mail address. Without it, the terminal prompts for it."),
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Delete a user and the McpTokens bound to them. This cannot be undone."""
     settings = session.configure()
@@ -141,68 +121,49 @@ async def delete(
     async with opened_tenant(tenant, settings) as (services, found):
         database = await services.databases.open(found, writes=True)
         await users.delete(session.context(), services.catalog, database, found.id, account.id)
-    output.show_done("The user was deleted.", as_json=as_json)
+    output.show_done("The user was deleted.")
 
 
 @group.command("unlock")
 async def unlock(
-    tenant: options.Tenant,
-    user: UserArgument,
-    *,
-    address: options.ClientAddress = None,
-    as_json: options.Json = False,
+    tenant: options.Tenant, user: UserArgument, *, address: options.ClientAddress = None
 ) -> None:
     """Reset the failed logins of a user: the next login is not delayed."""
     async with opened_tenant(tenant) as (services, found):
         account = await find(await services.databases.open(found, writes=False), user)
         await services.throttle.lift(realm=str(found.id), account=str(account.id), address=address)
-    output.show_done("The failed logins were reset.", as_json=as_json)
+    output.show_done("The failed logins were reset.")
 
 
 @group.command("invite")
-async def invite(
-    tenant: options.Tenant,
-    email: str,
-    *,
-    role: Role = TenantRole.EDITOR,
-    as_json: options.Json = False,
-) -> None:
+async def invite(tenant: options.Tenant, email: str, *, role: Role = TenantRole.EDITOR) -> None:
     """Make a link that invites a person to a tenant. It is shown only once, and works for 72 h."""
     settings = session.configure()
     async with opened_tenant(tenant, settings) as (services, found):
         database = await services.databases.open(found, writes=True)
         issued = await links.invite(session.context(), database, found.id, email=email, role=role)
-    _show_link(issued, settings, as_json=as_json)
+    _show_link(issued, settings)
 
 
 @group.command("reset-link")
-async def reset_link(
-    tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False
-) -> None:
+async def reset_link(tenant: options.Tenant, user: UserArgument) -> None:
     """Make a link with which a user sets a new password. It is shown only once, for 72 h."""
     settings = session.configure()
     async with opened_tenant(tenant, settings) as (services, found):
         database = await services.databases.open(found, writes=True)
         account = await find(database, user)
         issued = await links.issue_reset(session.context(), database, found.id, account.id)
-    _show_link(issued, settings, as_json=as_json)
+    _show_link(issued, settings)
 
 
 @group.command("links")
 async def show_links(
-    tenant: options.Tenant,
-    *,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_MAX,
-    as_json: options.Json = False,
+    tenant: options.Tenant, *, page: options.Page = 1, page_size: options.PageSize = PAGE_SIZE_MAX
 ) -> None:
     """List the open links of a tenant, the oldest first: invitations, and resets of passwords."""
     async with read_tenant(tenant) as (services, found):
         database = await services.databases.open(found, writes=False)
         shown = await links.page(session.context(), database, Window(page, page_size))
-    if as_json:
-        output.show_json(LinkPage.of_page(shown))
-        return
     columns = [output.unwrapped("ID"), "E-mail", "For", output.unwrapped("Expires, UTC")]
     rows = [
         (
@@ -213,22 +174,18 @@ async def show_links(
         )
         for one in shown.items
     ]
-    output.show_table(columns, rows)
-    output.note_page(shown, "links")
+    output.show_page(LinkPage.of_page(shown), shown, "links", columns, rows)
 
 
 @group.command("revoke-link")
 async def revoke_link(
-    tenant: options.Tenant,
-    link_id: Annotated[str, typer.Argument(help="The id of the link.")],
-    *,
-    as_json: options.Json = False,
+    tenant: options.Tenant, link_id: Annotated[str, typer.Argument(help="The id of the link.")]
 ) -> None:
     """Revoke a link of a tenant. It is invalid immediately."""
     async with opened_tenant(tenant) as (services, found):
         database = await services.databases.open(found, writes=True)
         await links.revoke(session.context(), database, read_id(link_id, LinkNotFound))
-    output.show_done("The link was revoked.", as_json=as_json)
+    output.show_done("The link was revoked.")
 
 
 async def find(database: TenantDatabase, email_or_id: str) -> User:
@@ -246,18 +203,15 @@ async def find(database: TenantDatabase, email_or_id: str) -> User:
     return found
 
 
-def _show(user: User, *, as_json: bool) -> None:
-    if as_json:
-        output.show_json(TenantUserResponse.of(user))
-    else:
+def _show(user: User) -> None:
+    if not output.shown_as_json(TenantUserResponse.of(user)):
         attributes = {"user": user.email, "name": user.full_name, "id": user.id}
         output.show_attributes({**attributes, "role": user.role, "active": user.is_active})
 
 
-def _show_link(issued: IssuedLink, settings: Settings, *, as_json: bool) -> None:
+def _show_link(issued: IssuedLink, settings: Settings) -> None:
     response = IssuedLinkResponse.of_issued(issued, base_url=settings.base_url)
-    if as_json:
-        output.show_json(response)
+    if output.shown_as_json(response):
         return
     link = issued.link
     attributes = {"link": response.url, "e-mail": link.email, "id": link.id}
@@ -266,9 +220,7 @@ def _show_link(issued: IssuedLink, settings: Settings, *, as_json: bool) -> None
     output.note("The link is not shown again. Who opens it first sets the password.")
 
 
-async def _update(
-    tenant: str, user: str, settings: Settings | None = None, *, as_json: bool, **changes: Any
-) -> None:
+async def _update(tenant: str, user: str, settings: Settings | None = None, **changes: Any) -> None:
     """Change a user, and print them; *changes* are those of `users.update`."""
     async with opened_tenant(tenant, settings) as (services, found):
         database = await services.databases.open(found, writes=True)
@@ -282,4 +234,4 @@ async def _update(
             throttle=services.throttle,
             **changes,
         )
-    _show(changed, as_json=as_json)
+    _show(changed)

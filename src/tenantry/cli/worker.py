@@ -7,7 +7,7 @@ from uuid import UUID
 import structlog
 import typer
 
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output
@@ -37,7 +37,7 @@ group = new_group()
 
 
 @group.command("worker")
-def worker(*, as_json: options.Json = False) -> None:
+def worker() -> None:
     """Work on migration runs and queued jobs, without serving requests.
 
     It runs until SIGTERM or Ctrl-C. Then it finishes the tenants in work, and leaves the rest to
@@ -47,21 +47,19 @@ def worker(*, as_json: options.Json = False) -> None:
     if sqlite_path(settings.catalog) is not None:
         raise NoWorkToShare
 
-    ended_by = process.run(_work(settings, as_json=as_json))
+    ended_by = process.run(_work(settings))
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)
 
 
-async def _work(settings: Settings, *, as_json: bool) -> signal.Signals | None:
+async def _work(settings: Settings) -> signal.Signals | None:
     stopped = asyncio.Event()
     with signals.handled(stopped.set) as stop, tracing.exporting():
         async with open_services(settings) as services:
             process.settle()
             with server.serving_metrics(settings, services.metrics.registry):
                 working = Working(services.heartbeat.worker_id, settings.migrations_max)
-                if as_json:
-                    output.show_json(working)
-                else:
+                if not output.shown_as_json(working):
                     most = f"up to {working.migrate_concurrency} tenants at a time"
                     output.show_line(f"Tenantry works on migration runs, {most}.")
                 _log.info("working", worker=str(working.worker_id))

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.commands import new_group
 from tenantry.cli.demo.folder import fresh
 from tenantry.cli.demo.stage import Login, Stage, set_stage
@@ -64,7 +64,6 @@ def demo(
         Path, typer.Option(help="A folder for the demo only. Emptied at each start.")
     ] = Path("demo-data"),
     tenants: Annotated[int, typer.Option(min=1, max=10_000, help="Sample tenants.")] = TENANTS,
-    as_json: options.Json = False,
 ) -> None:
     """Create sample tenants and serve them.
 
@@ -76,13 +75,11 @@ def demo(
 
         def announce(_has_admin: bool) -> None:  # noqa: FBT001 - an argument of a callback
             response = _response(settings, stage)
-            if as_json:
-                output.show_json(response)
-            else:
+            if not output.shown_as_json(response):
                 _show(response)
             output.results().flush()
 
-        if not as_json:
+        if not output.wants_json():
             reports.show_outcome(stage.ended)
         server.serve(settings, sockets, on_answering=announce, grace_seconds=GRACE_SECONDS)
 

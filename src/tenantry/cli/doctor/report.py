@@ -5,7 +5,7 @@ import asyncio
 import typer
 from rich.text import Text
 
-from tenantry.cli import options, session
+from tenantry.cli import session
 from tenantry.cli.commands import new_group
 from tenantry.cli.doctor import checks
 from tenantry.cli.doctor.findings import Finding, State
@@ -25,16 +25,14 @@ group = new_group()
 
 
 @group.command("doctor")
-def doctor(*, as_json: options.Json = False) -> None:
+def doctor() -> None:
     """Check settings, databases, folders and revisions.
 
     Nothing is changed. The exit status is 3 if a check fails, otherwise 0.
     """
     findings = _examine()
-    if as_json:
-        output.show_json(Findings(findings))
-    else:
-        output.show_table(["Check", "State", "Found", "What to do"], map(_row, findings))
+    columns = ["Check", "State", "Found", "What to do"]
+    output.show_list(Findings(findings), columns, [_row(one) for one in findings])
     if any(one.state is State.FAILED for one in findings):
         raise typer.Exit(ExitStatus.UNUSABLE)
 

@@ -29,11 +29,14 @@ NOTHING = "-"
 Header = str | Column
 _UNUSUAL = re.compile(r"[^\n -~]")
 _reserved: ContextVar[TextIO | None] = ContextVar("_reserved", default=None)
+_as_json: ContextVar[bool] = ContextVar("_as_json", default=False)
 
 
 @contextmanager
-def reserved() -> Iterator[None]:
+def reserved(*, as_json: bool) -> Iterator[None]:
     """Reserve standard output for the results of the command that runs in the block.
+
+    With *as_json*, these are JSON: see `wants_json`.
 
     Whatever else is printed goes to standard error: by a revision, by a module that it imports, by
     a program that it starts, or by native code, which writes to the file descriptor. The
@@ -42,13 +45,14 @@ def reserved() -> Iterator[None]:
     stream = sys.stdout
     is_of_process = stream is sys.__stdout__ and isinstance(stream, TextIOWrapper) and sys.stderr
     own = _take_descriptor(stream) if is_of_process else stream
-    token = _reserved.set(own)
+    token, json_token = _reserved.set(own), _as_json.set(as_json)
     sys.stdout = sys.stderr
     try:
         yield
     finally:
         sys.stdout = stream
         _reserved.reset(token)
+        _as_json.reset(json_token)
         if own is not stream:
             own.close()
 
@@ -74,6 +78,18 @@ def results() -> TextIO:
 def progress() -> Console:
     """Return the console for everything that is no result."""
     return _console(sys.stderr)
+
+
+def wants_json() -> bool:
+    """Return whether the results of the running command are JSON."""
+    return _as_json.get()
+
+
+def shown_as_json(data: object) -> bool:
+    """Print *data* if the results of the running command are JSON, and return whether they are."""
+    if wants_json():
+        show_json(data)
+    return wants_json()
 
 
 def show_json(data: object) -> None:
@@ -104,11 +120,9 @@ def show_text(text: str) -> None:
     results().flush()
 
 
-def show_done(message: str, *, as_json: bool) -> None:
+def show_done(message: str) -> None:
     """Print a message about what was done, if there is no other result."""
-    if as_json:
-        show_json(Done(message))
-    else:
+    if not shown_as_json(Done(message)):
         show_line(message)
 
 
@@ -172,6 +186,30 @@ def _show_lines(
             for head, text, wide in zip(heads, row, widths, strict=True)
         )
         results().write(f"{GAP.join(padded).rstrip()}\n")
+
+
+def show_list(
+    data: object, columns: Sequence[Header], rows: Sequence[Sequence[object]], *, none: str = ""
+) -> None:
+    """Print a list: *data* if the results are JSON, otherwise a table; a note if it is empty."""
+    if shown_as_json(data):
+        return
+    show_table(columns, rows)
+    if none and not rows:
+        note(none)
+
+
+def show_page(
+    data: object,
+    page: Page[Any],
+    noun: str,
+    columns: Sequence[Header],
+    rows: Iterable[Sequence[object]],
+) -> None:
+    """Print a *page*: *data* if the results are JSON, otherwise a table, and how many others."""
+    if not shown_as_json(data):
+        show_table(columns, rows)
+        note_page(page, noun)
 
 
 def show_attributes(attributes: Mapping[str, object]) -> None:

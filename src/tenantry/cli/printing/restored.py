@@ -17,22 +17,20 @@ class RestoredTenant(TenantResponse, frozen=True):
     schedules_removed: int = 0
 
 
-def show_restored(restored: Restored, *, as_json: bool) -> None:
+def show_restored(restored: Restored) -> None:
     """Print a restored tenant.
 
     Raises:
         typer.Exit: It could not be migrated to the head.
     """
     tenant, key = restored.tenant, restored.key
-    if as_json:
-        secret = UNSET if key is None else key.secret
-        removed = restored.schedules_removed
-        output.show_json(
-            RestoredTenant.of(
-                tenant, api_key=secret, behind=restored.behind, schedules_removed=removed
-            )
-        )
-    else:
+    response = RestoredTenant.of(
+        tenant,
+        api_key=UNSET if key is None else key.secret,
+        behind=restored.behind,
+        schedules_removed=restored.schedules_removed,
+    )
+    if not output.shown_as_json(response):
         output.show_attributes(
             {
                 "tenant": tenant.name,
