@@ -1,5 +1,6 @@
 """``tenantry audit``: who did what, when, from where."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -23,30 +24,6 @@ from tenantry.tenant import audit as tenant_audit
 
 group = new_group("Read the audit log.")
 
-Actor = Annotated[
-    str | None,
-    typer.Option(
-        help="Who: an admin's e-mail address, `user:ID`, `mcp-token:ID`, `cli:USER@HOST`."
-    ),
-]
-Action = Annotated[str | None, typer.Option(help="What: `login.failure`, `tenant.update`, ...")]
-Target = Annotated[str | None, typer.Option(help="The id of what was changed.")]
-OfTenant = Annotated[
-    str | None,
-    typer.Option(
-        "--tenant",
-        help="A tenant's id or name; of a deleted tenant, the id.",
-        autocompletion=tenant_names,
-    ),
-]
-Inside = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TENANT",
-        autocompletion=tenant_names,
-        help="Read the log of this tenant's own database: what was changed in the tenant.",
-    ),
-]
 Since = Annotated[
     datetime | None,
     typer.Option(parser=options.parse_instant, metavar="TIME", help="At this time or later."),
@@ -57,28 +34,50 @@ Until = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which log, and which of its entries."""
+
+    actor: Annotated[
+        str | None,
+        typer.Option(
+            help="Who: an admin's e-mail address, `user:ID`, `mcp-token:ID`, `cli:USER@HOST`."
+        ),
+    ] = None
+    action: Annotated[
+        str | None, typer.Option(help="What: `login.failure`, `tenant.update`, ...")
+    ] = None
+    target: Annotated[str | None, typer.Option(help="The id of what was changed.")] = None
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            help="A tenant's id or name; of a deleted tenant, the id.", autocompletion=tenant_names
+        ),
+    ] = None
+    inside: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TENANT",
+            autocompletion=tenant_names,
+            help="Read the log of this tenant's own database: what was changed in the tenant.",
+        ),
+    ] = None
+    since: Since = None
+    until: Until = None
+
+
 class TwoLogs(Invalid):
     """`--tenant` filters the service's log and `--inside` reads a tenant's: give one of them."""
 
 
 @group.command("list")
 async def show_page(
-    *,
-    actor: Actor = None,
-    action: Action = None,
-    target: Target = None,
-    tenant: OfTenant = None,
-    inside: Inside = None,
-    since: Since = None,
-    until: Until = None,
-    page: options.Page = 1,
-    page_size: options.PageSize = PAGE_SIZE_DEFAULT,
+    *, selection: Selection, page: options.Page = 1, page_size: options.PageSize = PAGE_SIZE_DEFAULT
 ) -> None:
     """List entries of the audit log, the newest first."""
-    wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     window = Window(page, page_size)
     async with session.reading() as services:
-        log, database, wanted = await _log(services, wanted, tenant, inside)
+        log, database, wanted = await _log(services, selection)
         found = await log.page(database, window, wanted)
     columns = [
         output.unwrapped("At, UTC"),
@@ -105,20 +104,10 @@ async def show_page(
 
 
 @group.command("export")
-async def export(
-    *,
-    actor: Actor = None,
-    action: Action = None,
-    target: Target = None,
-    tenant: OfTenant = None,
-    inside: Inside = None,
-    since: Since = None,
-    until: Until = None,
-) -> None:
+async def export(*, selection: Selection) -> None:
     """Print the audit log as JSON lines, newest first, with or without --json."""
-    wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     async with session.reading() as services:
-        log, database, wanted = await _log(services, wanted, tenant, inside)
+        log, database, wanted = await _log(services, selection)
         async for entries in log.each(database, wanted):
             output.results().write(json_lines(entries).decode())
     output.results().flush()
@@ -138,9 +127,17 @@ def _shown(value: object) -> str:
 
 
 async def _log(
-    services: Reading, wanted: AuditFilter, tenant: str | None, inside: str | None
+    services: Reading, selection: Selection
 ) -> tuple[AuditLog[Any], Session[Any], AuditFilter]:
-    """Return the log to read, its database, and *wanted* with the id of the tenant."""
+    """Return the log to read, its database, and the filter of its entries."""
+    tenant, inside = selection.tenant, selection.inside
+    wanted = AuditFilter(
+        actor=selection.actor,
+        action=selection.action,
+        target=selection.target,
+        since=selection.since,
+        until=selection.until,
+    )
     if inside is not None:
         if tenant is not None:
             raise TwoLogs

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -43,7 +44,7 @@ class Commands(typer.Typer):
         add = super().command(*args, **{"cls": Command, **kwargs})
 
         def decorate(function: Function) -> Function:
-            add(_with_reserved_output(function))
+            add(_with_reserved_output(spread(function)))
             return function
 
         return decorate
@@ -65,6 +66,29 @@ def _with_reserved_output(function: Callable[..., Any]) -> Callable[..., Any]:
     parameters = dict(inspect.signature(function).parameters)
     parameters.setdefault(JSON.name, JSON)
     return with_parameters(run, [*parameters.values()])
+
+
+def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command with the options of a parameter that is a dataclass of them, one by one."""
+    parameters = inspect.signature(function).parameters.values()
+    groups: dict[str, Any] = {
+        one.name: one.annotation for one in parameters if is_dataclass(one.annotation)
+    }
+    if not groups:
+        return function
+
+    @wraps(function)
+    def run(*args: Any, **given: Any) -> Any:
+        for name, group in groups.items():
+            names = [one.name for one in fields(group) if one.name in given]
+            given[name] = group(**{one: given.pop(one) for one in names})
+        return function(*args, **given)
+
+    expanded: list[inspect.Parameter] = []
+    for one in parameters:
+        group = groups.get(one.name)
+        expanded += inspect.signature(group).parameters.values() if group else [one]
+    return with_parameters(run, expanded)
 
 
 def with_parameters(

@@ -24,7 +24,7 @@ from tenantry.cli import (
     run_reading,
     session,
 )
-from tenantry.cli.commands import JSON, new_group, with_parameters
+from tenantry.cli.commands import JSON, new_group, spread, with_parameters
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.fleet_place import STATE_DEFAULT, FleetPlace
 from tenantry.cli.printing import output
@@ -108,6 +108,7 @@ def _on_fleet(
     function: Callable[..., Any], place_of: Callable[..., FleetPlace]
 ) -> Callable[..., Any]:
     """Return a command of `tenantry migrate` with the options of a fleet, which it works on."""
+    function = spread(function)
     own = inspect.signature(function).parameters.values()
     added = {**inspect.signature(place_of).parameters, **inspect.signature(_on_state).parameters}
     added.pop("place", None)
@@ -131,7 +132,8 @@ def _retry(
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
 ) -> None:
-    migrations.migrate_fleet(retry=run, max_failures=max_failures, label=label)
+    how = run_options.Conduct(max_failures=max_failures, label=label)
+    migrations.migrate_fleet(retry=run, how=how)
 
 
 def _reworded(parameter: inspect.Parameter) -> inspect.Parameter:

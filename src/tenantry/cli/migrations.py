@@ -1,7 +1,7 @@
 """``tenantry migrate``: migration of every tenant database, and its history."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Annotated
 from uuid import UUID
@@ -12,14 +12,14 @@ from tenantry.catalog import admins
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.stored_plans import PlanNotFound
-from tenantry.catalog.waves import CREATION
-from tenantry.cli import linting, migrating, options, run_options, run_reading, session
+from tenantry.cli import linting, migrating, run_options, run_reading, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import run_ids
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import read_id
 from tenantry.cli.printing import output, plan_reports, reports
 from tenantry.cli.printing.progress import Found
+from tenantry.cli.run_options import Conduct, options_of
 from tenantry.cli.run_reading import exit_after
 from tenantry.cli.wording import named
 from tenantry.fleet.dry_run import Preview
@@ -33,6 +33,10 @@ from tenantry.schemas.previews import MigrationPreviewResponse
 
 group = new_group("Migrate every tenant database.", reading=run_reading.group)
 group.registered_commands += linting.group.registered_commands
+
+
+Choose = Callable[[Catalog], Awaitable[RunOptions]]
+"""Returns the options of a run, once the catalog is open."""
 
 
 class AdminUnclear(Invalid):
@@ -82,16 +86,7 @@ async def plan(
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
     only_behind: run_options.OnlyBehind = False,
-    where: options.Where = None,
-    wave: run_options.Waves = None,
-    order: run_options.Order = CREATION,
-    wave_max_failures: run_options.WaveMaxFailures = None,
-    hold: run_options.Hold = False,
-    hold_after: run_options.HoldAfter = None,
-    hold_check: run_options.HoldCheck = False,
-    max_error_rate: run_options.MaxErrorRate = None,
-    max_failures: run_options.MaxFailures = None,
-    label: run_options.Label = None,
+    how: Conduct,
     rehearse: Annotated[
         bool, typer.Option(help="Run pending revisions, with their locks, and roll them back.")
     ] = False,
@@ -103,21 +98,8 @@ async def plan(
     """
     async with session.opened() as services:
         await migrating.check_revisions(services)
-        chosen = await run_options.options_of(
-            services.catalog,
-            named=tenant,
-            retry=retry,
-            waves=wave,
-            order=order,
-            wave_max_failures=wave_max_failures,
-            max_failures=max_failures,
-            label=label,
-            only_behind=only_behind,
-            where=where,
-            hold=hold,
-            hold_after=hold_after,
-            hold_check=hold_check,
-            max_error_rate=max_error_rate,
+        chosen = await options_of(
+            services.catalog, how, named=tenant, retry=retry, only_behind=only_behind
         )
         preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
     _show_preview(preview, rehearsed=rehearse)
@@ -132,16 +114,7 @@ def migrate_fleet(
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
     only_behind: run_options.OnlyBehind = False,
-    where: options.Where = None,
-    wave: run_options.Waves = None,
-    order: run_options.Order = CREATION,
-    wave_max_failures: run_options.WaveMaxFailures = None,
-    hold: run_options.Hold = False,
-    hold_after: run_options.HoldAfter = None,
-    hold_check: run_options.HoldCheck = False,
-    max_error_rate: run_options.MaxErrorRate = None,
-    max_failures: run_options.MaxFailures = None,
-    label: run_options.Label = None,
+    how: Conduct,
     plan: run_options.PlanId = None,
     passed_only: run_options.PassedOnly = False,
 ) -> None:
@@ -149,27 +122,10 @@ def migrate_fleet(
 
     The exit status is 1 if a tenant has failed, and 4 if the run holds after a wave.
     """
-
-    async def options_of(catalog: Catalog) -> RunOptions:
-        return await run_options.options_of(
-            catalog,
-            named=tenant,
-            retry=retry,
-            waves=wave,
-            order=order,
-            wave_max_failures=wave_max_failures,
-            max_failures=max_failures,
-            label=label,
-            only_behind=only_behind,
-            where=where,
-            hold=hold,
-            hold_after=hold_after,
-            hold_check=hold_check,
-            max_error_rate=max_error_rate,
-            plan=plan,
-        )
-
-    _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only)
+    choose = partial(
+        options_of, how=how, named=tenant, retry=retry, only_behind=only_behind, plan=plan
+    )
+    _run_to_the_end(choose, by=by, plan=plan, passed_only=passed_only)
 
 
 @group.command("undo")
@@ -180,16 +136,7 @@ def undo(
         str | None, typer.Option(help="The admin that starts the undo. Default: the only one.")
     ] = None,
     tenant: run_options.Tenants = None,
-    where: options.Where = None,
-    wave: run_options.Waves = None,
-    order: run_options.Order = CREATION,
-    wave_max_failures: run_options.WaveMaxFailures = None,
-    hold: run_options.Hold = False,
-    hold_after: run_options.HoldAfter = None,
-    hold_check: run_options.HoldCheck = False,
-    max_error_rate: run_options.MaxErrorRate = None,
-    max_failures: run_options.MaxFailures = None,
-    label: run_options.Label = None,
+    how: Conduct,
     plan: run_options.PlanId = None,
     passed_only: run_options.PassedOnly = False,
     dry_run: Annotated[
@@ -203,32 +150,14 @@ def undo(
 
     Tenants that were migrated since are left as they are. The undo is a run of its own.
     """
-
-    async def options_of(catalog: Catalog) -> RunOptions:
-        chosen = await run_options.options_of(
-            catalog,
-            named=tenant,
-            where=where,
-            waves=wave,
-            order=order,
-            wave_max_failures=wave_max_failures,
-            max_failures=max_failures,
-            label=label,
-            hold=hold,
-            hold_after=hold_after,
-            hold_check=hold_check,
-            max_error_rate=max_error_rate,
-            plan=plan,
-        )
-        return replace(chosen, undoes=read_id(run, MigrationRunNotFound))
-
+    choose = partial(options_of, how=how, named=tenant, plan=plan, undoes=run)
     if not dry_run and not rehearse:
-        _run_to_the_end(options_of, by=by, plan=plan, passed_only=passed_only)
+        _run_to_the_end(choose, by=by, plan=plan, passed_only=passed_only)
         return
     if plan is not None:
         raise BadRunOptions("--dry-run makes a new plan: leave out --plan.")
 
-    preview = process.run(_preview(options_of, rehearse=rehearse))
+    preview = process.run(_preview(choose, rehearse=rehearse))
     _show_preview(preview, rehearsed=rehearse)
 
 
@@ -263,16 +192,14 @@ async def cancel(
     output.show_done(named("The run is cancelled: tenants in work finish, others are not started."))
 
 
-async def _preview(
-    options_of: Callable[[Catalog], Awaitable[RunOptions]], *, rehearse: bool
-) -> Preview:
+async def _preview(choose: Choose, *, rehearse: bool) -> Preview:
     async with session.opened() as services:
-        chosen = await options_of(services.catalog)
+        chosen = await choose(services.catalog)
         return await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
 
 
 def _run_to_the_end(
-    options_of: Callable[[Catalog], Awaitable[RunOptions]],
+    choose: Choose,
     *,
     by: str | None,
     plan: str | None,
@@ -287,7 +214,7 @@ def _run_to_the_end(
             return await migrating.migrate_all(
                 services,
                 triggered_by=session.starter() or await _admin(catalog, by),
-                options=await options_of(catalog),
+                options=await choose(catalog),
                 plan_id=None if plan is None else read_id(plan, PlanNotFound),
                 passed_only=passed_only,
             )
