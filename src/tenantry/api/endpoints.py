@@ -7,7 +7,7 @@ access and the OpenAPI description follow from the declaration.
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Any, get_type_hints
 from urllib.parse import unquote_to_bytes
@@ -68,7 +68,6 @@ class Endpoint:
         writes: Whether it writes to the tenant's data, which a read-only tenant rejects; None for
             the rule: every method but GET does.
         adds: Whether it adds content of the tenant: it is rejected when the storage is full.
-        holds_secret: Whether the response contains a secret.
         is_bare: Whether a standard defines the form of the response, instead of the envelope.
         keep_alive_seconds: The interval in which spaces are sent before a slow response; None if
             the response is never slow.
@@ -99,7 +98,6 @@ class Endpoint:
     module: str | None = None
     writes: bool | None = None
     adds: bool = False
-    holds_secret: bool = False
     is_bare: bool = False
     keep_alive_seconds: float | None = None
     seconds_more: float | None = 0.0
@@ -107,6 +105,11 @@ class Endpoint:
     body_bytes_max: int = BODY_BYTES_MAX
     version: Callable[[Any], Awaitable[UUID]] | None = None
     edits: type[Schema] | None = None
+
+    @property
+    def holds_secret(self) -> bool:
+        """Whether the response contains a secret; see `Schema`."""
+        return getattr(self.response, "holds_secret", False)
 
     @cached_property
     def reads_body(self) -> bool:
@@ -199,6 +202,10 @@ def endpoint(
         return Endpoint(**declared, **inferred | options)  # type: ignore[arg-type]
 
     return declare
+
+
+creates = partial(endpoint, "POST", status=CREATED, errors=[CONFLICT])
+"""Declares an endpoint that creates a resource, which can be in conflict with another."""
 
 
 def snake(name: str) -> str:

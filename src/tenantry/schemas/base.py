@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any, Generic, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -26,6 +26,8 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
     a member from ``Attributes:`` of the schema, of the type it represents, of its bases, and last
     from here. ``test_openapi.py`` fails if one has none.
 
+    A response with ``holds_secret`` must not be logged.
+
     Attributes:
         id: Its id.
         tenant_id: The id of the tenant.
@@ -38,6 +40,8 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
         created_at: When it was created.
         started_at: When it started.
     """
+
+    holds_secret: ClassVar[bool] = False
 
     @classmethod
     def of(cls, source: Any, **more: Any) -> Self:

@@ -1,5 +1,7 @@
 """Posts."""
 
+from typing import ClassVar
+
 from msgspec import UNSET, UnsetType
 
 from tenantry.schemas.base import (
@@ -131,6 +133,8 @@ class PreviewLinkList(ListResponse[PreviewLinkResponse], frozen=True):
 
 class IssuedPreviewLinkResponse(IssuedPreviewLink, Schema, frozen=True):
     """A new preview link of a post, with its token."""
+
+    holds_secret: ClassVar[bool] = True
 
 
 class PreviewRequest(Schema, frozen=True):

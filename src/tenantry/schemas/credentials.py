@@ -69,6 +69,8 @@ class IssuedApiKeyResponse(ApiKeyResponse, frozen=True):
         key: The secret, which is sent as `X-Api-Key`.
     """
 
+    holds_secret: ClassVar[bool] = True
+
     key: str
 
     @classmethod
@@ -153,6 +155,8 @@ class IssuedMcpTokenResponse(McpTokenResponse, frozen=True):
         token: The secret, which is sent as `X-Mcp-Token`.
         client_configurations: How common programs are connected with this token.
     """
+
+    holds_secret: ClassVar[bool] = True
 
     token: str
     client_configurations: list[ClientConfiguration]

@@ -1,7 +1,7 @@
 """One-time links: invitations, and links to reset a password."""
 
 from datetime import datetime
-from typing import Self
+from typing import ClassVar, Self
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
@@ -53,6 +53,8 @@ class IssuedLinkResponse(LinkResponse, frozen=True):
     Attributes:
         url: The link to send to the person. Who opens it first sets the password.
     """
+
+    holds_secret: ClassVar[bool] = True
 
     url: str
 

@@ -83,6 +83,8 @@ class CreatedTenantResponse(TenantResponse, frozen=True):
         owner: The first user.
     """
 
+    holds_secret: ClassVar[bool] = True
+
     api_key: str
     owner: TenantUserProfile
 

@@ -25,6 +25,8 @@ class LoginRequest(Schema, frozen=True):
 class LoginResult(IssuedToken, Schema, frozen=True):
     """A bearer token."""
 
+    holds_secret: ClassVar[bool] = True
+
 
 class LogoutRequest(Schema, frozen=True):
     """Which sessions to end: this one, or all of the caller's.

@@ -21,7 +21,6 @@ from tenantry.services import Services
     "/api/admin/auth/login",
     OPEN,
     errors=[UNAUTHORIZED, TOO_MANY_REQUESTS],
-    holds_secret=True,
     seconds_more=HASHING_SECONDS,
 )
 async def login(ctx: OperationContext, services: Services, request: LoginRequest) -> LoginResult:
@@ -39,7 +38,7 @@ async def login(ctx: OperationContext, services: Services, request: LoginRequest
     return LoginResult.of(issued)
 
 
-@endpoint("POST", "/api/admin/auth/renew", ADMIN, errors=[CONFLICT], holds_secret=True)
+@endpoint("POST", "/api/admin/auth/renew", ADMIN, errors=[CONFLICT])
 async def renew(ctx: AdminContext, services: Services, _request: Nothing) -> LoginResult:
     """Renew the session: a token that expires later, until 12 hours after the login."""
     return LoginResult.of(await admins.renew(ctx, services.tokens))

@@ -5,7 +5,7 @@ from uuid import UUID
 from tenantry.access import admins as access
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, endpoint
+from tenantry.api.endpoints import CONFLICT, HASHING_SECONDS, creates, endpoint
 from tenantry.catalog import admins
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.users import (
@@ -24,14 +24,7 @@ async def list_admins(_ctx: AdminContext, services: Services, _request: Nothing)
     return AdminList.of_all(found)
 
 
-@endpoint(
-    "POST",
-    "/api/admin/admins",
-    ADMIN,
-    status=CREATED,
-    errors=[CONFLICT],
-    seconds_more=HASHING_SECONDS,
-)
+@creates("/api/admin/admins", ADMIN, seconds_more=HASHING_SECONDS)
 async def create_admin(
     ctx: AdminContext, services: Services, request: CreateAdminRequest
 ) -> AdminResponse:
@@ -43,11 +36,7 @@ async def create_admin(
 
 
 @endpoint(
-    "PATCH",
-    "/api/admin/admins/{adminId}",
-    ADMIN,
-    errors=[CONFLICT],
-    seconds_more=HASHING_SECONDS,
+    "PATCH", "/api/admin/admins/{adminId}", ADMIN, errors=[CONFLICT], seconds_more=HASHING_SECONDS
 )
 async def update_admin(
     ctx: AdminContext, services: Services, request: UpdateAdminRequest, *, admin_id: UUID

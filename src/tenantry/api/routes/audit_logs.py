@@ -53,11 +53,7 @@ async def list_tenant_audit(
 
 
 @endpoint(
-    "GET",
-    "/api/admin/tenants/{tenantId}/audit-log/export",
-    ADMIN,
-    response=JsonLines,
-    is_bare=True,
+    "GET", "/api/admin/tenants/{tenantId}/audit-log/export", ADMIN, response=JsonLines, is_bare=True
 )
 async def export_tenant_audit(
     _ctx: AdminContext, services: Services, request: TenantAuditExportRequest, *, tenant_id: UUID

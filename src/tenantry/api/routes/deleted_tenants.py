@@ -25,12 +25,7 @@ async def list_tenants(
     return DeletedTenantPage.of_deleted(page, services.deletion.kept)
 
 
-@endpoint(
-    "POST",
-    "/api/admin/deleted-tenants/{tenantId}/undelete",
-    ADMIN,
-    errors=[CONFLICT],
-)
+@endpoint("POST", "/api/admin/deleted-tenants/{tenantId}/undelete", ADMIN, errors=[CONFLICT])
 async def undelete_tenant(
     ctx: AdminContext, services: Services, request: UndeleteTenantRequest, *, tenant_id: UUID
 ) -> TenantResponse:

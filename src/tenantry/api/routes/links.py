@@ -5,12 +5,11 @@ from uuid import UUID
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN, OPEN
 from tenantry.api.endpoints import (
-    CONFLICT,
-    CREATED,
     FORBIDDEN,
     HASHING_SECONDS,
     NOT_FOUND,
     TOO_MANY_REQUESTS,
+    creates,
     endpoint,
 )
 from tenantry.catalog import tenants
@@ -29,14 +28,7 @@ from tenantry.tenant import links
 from tenantry.tenant.databases import TenantDatabase
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/invitations",
-    ADMIN,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-)
+@creates("/api/admin/tenants/{tenantId}/invitations", ADMIN)
 async def invite(
     ctx: AdminContext, services: Services, request: InviteRequest, *, tenant_id: UUID
 ) -> IssuedLinkResponse:
@@ -46,14 +38,7 @@ async def invite(
     return IssuedLinkResponse.of_issued(issued, base_url=services.settings.base_url)
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/users/{userId}/reset-link",
-    ADMIN,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-)
+@creates("/api/admin/tenants/{tenantId}/users/{userId}/reset-link", ADMIN)
 async def issue_reset(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, user_id: UUID
 ) -> IssuedLinkResponse:
@@ -73,10 +58,7 @@ async def list_open(
 
 
 @endpoint(
-    "DELETE",
-    "/api/admin/tenants/{tenantId}/links/{linkId}",
-    ADMIN,
-    message="The link was revoked.",
+    "DELETE", "/api/admin/tenants/{tenantId}/links/{linkId}", ADMIN, message="The link was revoked."
 )
 async def revoke(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, link_id: UUID

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from tenantry.access import credentials as access
 from tenantry.api.access_levels import OWNER
-from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
+from tenantry.api.endpoints import creates, endpoint
 from tenantry.catalog import credentials
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.credentials import (
@@ -24,14 +24,7 @@ async def list_keys(ctx: PersonContext, services: Services, _request: Nothing) -
     return ApiKeyList.of_all(await credentials.keys(services.catalog, ctx.tenant.id))
 
 
-@endpoint(
-    "POST",
-    "/api/tenant/api-keys",
-    OWNER,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-)
+@creates("/api/tenant/api-keys", OWNER)
 async def issue_key(
     ctx: PersonContext, services: Services, request: IssueApiKeyRequest
 ) -> IssuedApiKeyResponse:
@@ -41,14 +34,7 @@ async def issue_key(
     return IssuedApiKeyResponse.of(issued)
 
 
-@endpoint(
-    "POST",
-    "/api/tenant/api-keys/{keyId}/rotate",
-    OWNER,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-)
+@creates("/api/tenant/api-keys/{keyId}/rotate", OWNER)
 async def rotate_key(
     ctx: PersonContext, services: Services, request: RotateApiKeyRequest, *, key_id: UUID
 ) -> IssuedApiKeyResponse:
@@ -75,10 +61,7 @@ async def list_tokens(ctx: PersonContext, services: Services, _request: Nothing)
 
 
 @endpoint(
-    "DELETE",
-    "/api/tenant/all-mcp-tokens/{tokenId}",
-    OWNER,
-    message="The McpToken was revoked.",
+    "DELETE", "/api/tenant/all-mcp-tokens/{tokenId}", OWNER, message="The McpToken was revoked."
 )
 async def revoke_token(
     ctx: PersonContext, services: Services, _request: Nothing, *, token_id: UUID

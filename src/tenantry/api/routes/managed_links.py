@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from tenantry.api.access_levels import OWNER
-from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
+from tenantry.api.endpoints import creates, endpoint
 from tenantry.api.routes.managed_users import OwnPassword
 from tenantry.schemas.base import Nothing, PageRequest
 from tenantry.schemas.links import InviteRequest, IssuedLinkResponse, LinkPage
@@ -12,15 +12,7 @@ from tenantry.tenant import links
 from tenantry.tenant.entry import PersonContext
 
 
-@endpoint(
-    "POST",
-    "/api/tenant/invitations",
-    OWNER,
-    status=CREATED,
-    errors=[CONFLICT],
-    adds=True,
-    holds_secret=True,
-)
+@creates("/api/tenant/invitations", OWNER, adds=True)
 async def invite(
     ctx: PersonContext, services: Services, request: InviteRequest
 ) -> IssuedLinkResponse:
@@ -31,14 +23,7 @@ async def invite(
     return IssuedLinkResponse.of_issued(issued, base_url=services.settings.base_url)
 
 
-@endpoint(
-    "POST",
-    "/api/tenant/users/{userId}/reset-link",
-    OWNER,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-)
+@creates("/api/tenant/users/{userId}/reset-link", OWNER)
 async def issue_reset(
     ctx: PersonContext, services: Services, _request: Nothing, *, user_id: UUID
 ) -> IssuedLinkResponse:

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.api.access_levels import OWNER
-from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, endpoint
+from tenantry.api.endpoints import CONFLICT, HASHING_SECONDS, creates, endpoint
 from tenantry.kit.errors import Invalid
 from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing, PageRequest, sent_members
@@ -33,15 +33,7 @@ async def list_users(
     return TenantUserPage.of_page(await users.page(ctx.database, request.window))
 
 
-@endpoint(
-    "POST",
-    "/api/tenant/users",
-    OWNER,
-    status=CREATED,
-    errors=[CONFLICT],
-    adds=True,
-    seconds_more=HASHING_SECONDS,
-)
+@creates("/api/tenant/users", OWNER, adds=True, seconds_more=HASHING_SECONDS)
 async def create_user(
     ctx: PersonContext, services: Services, request: CreateTenantUserRequest
 ) -> TenantUserResponse:

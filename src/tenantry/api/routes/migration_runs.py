@@ -44,12 +44,7 @@ async def show_run(
     return RunResponse.of_run(run, await activity_of(services.catalog, run))
 
 
-@endpoint(
-    "GET",
-    "/api/admin/migration-runs/{runId}/tenants",
-    ADMIN,
-    response=RunTenantList,
-)
+@endpoint("GET", "/api/admin/migration-runs/{runId}/tenants", ADMIN, response=RunTenantList)
 async def list_tenants(
     _ctx: AdminContext, services: Services, request: RunTenantsRequest, *, run_id: UUID
 ) -> Source:

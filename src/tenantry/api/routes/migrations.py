@@ -108,10 +108,7 @@ async def list_runs(_ctx: AdminContext, services: Services, request: HistoryPage
 
 
 @endpoint(
-    "GET",
-    "/api/admin/tenants/migration-history/{runId}",
-    ADMIN,
-    response=MigrationRunResponse,
+    "GET", "/api/admin/tenants/migration-history/{runId}", ADMIN, response=MigrationRunResponse
 )
 async def show_run(
     _ctx: AdminContext, services: Services, request: HistoryRequest, *, run_id: UUID

@@ -30,11 +30,7 @@ NO_INDEX = (b"x-robots-tag", b"noindex")
 
 
 @_endpoint(
-    "POST",
-    "/api/tenant/blog/posts/{postId}/preview-links",
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
+    "POST", "/api/tenant/blog/posts/{postId}/preview-links", status=CREATED, errors=[CONFLICT]
 )
 async def create_preview_link(
     ctx: TenantContext, services: Services, request: IssuePreviewLinkRequest, *, post_id: UUID

@@ -32,7 +32,6 @@ from tenantry.tenant.entry import PersonContext, TenantContext, UnconfirmedConte
     TENANT_LOGIN,
     errors=[UNAUTHORIZED, TOO_MANY_REQUESTS],
     writes=False,  # it records the login in the catalog
-    holds_secret=True,
     seconds_more=HASHING_SECONDS,
 )
 async def login(ctx: TenantContext, services: Services, request: LoginRequest) -> LoginResult:

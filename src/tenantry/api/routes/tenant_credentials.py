@@ -5,7 +5,7 @@ from uuid import UUID
 from tenantry.access import credentials as access
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
+from tenantry.api.endpoints import creates, endpoint
 from tenantry.catalog import credentials, tenants
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.credentials import (
@@ -31,14 +31,7 @@ async def list_keys(
     return ApiKeyList.of_all(found)
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/api-keys",
-    ADMIN,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-)
+@creates("/api/admin/tenants/{tenantId}/api-keys", ADMIN)
 async def issue_key(
     ctx: AdminContext, services: Services, request: IssueApiKeyRequest, *, tenant_id: UUID
 ) -> IssuedApiKeyResponse:
@@ -50,14 +43,7 @@ async def issue_key(
     return IssuedApiKeyResponse.of(issued)
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/api-keys/{keyId}/rotate",
-    ADMIN,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-)
+@creates("/api/admin/tenants/{tenantId}/api-keys/{keyId}/rotate", ADMIN)
 async def rotate_key(
     ctx: AdminContext,
     services: Services,
@@ -97,14 +83,7 @@ async def list_tokens(
     return McpTokenList.of_all(found)
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/mcp-tokens",
-    ADMIN,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-)
+@creates("/api/admin/tenants/{tenantId}/mcp-tokens", ADMIN)
 async def issue_token(
     ctx: AdminContext, services: Services, request: IssueMcpTokenRequest, *, tenant_id: UUID
 ) -> IssuedMcpTokenResponse:

@@ -38,7 +38,6 @@ async def list_own(ctx: PersonContext, services: Services, _request: Nothing) ->
     status=CREATED,
     errors=[NOT_FOUND, CONFLICT, TOO_MANY_REQUESTS],
     module=modules.MCP,
-    holds_secret=True,
     seconds_more=HASHING_SECONDS,
 )
 async def issue_own(

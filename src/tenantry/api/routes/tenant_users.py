@@ -6,7 +6,7 @@ import msgspec
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, endpoint
+from tenantry.api.endpoints import CONFLICT, HASHING_SECONDS, creates, endpoint
 from tenantry.catalog import tenants
 from tenantry.kit.preconditions import Expected
 from tenantry.schemas.base import Nothing, PageRequest, sent_members
@@ -31,14 +31,7 @@ async def list_users(
     return TenantUserPage.of_page(await users.page(database, request.window))
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/users",
-    ADMIN,
-    status=CREATED,
-    errors=[CONFLICT],
-    seconds_more=HASHING_SECONDS,
-)
+@creates("/api/admin/tenants/{tenantId}/users", ADMIN, seconds_more=HASHING_SECONDS)
 async def create_user(
     ctx: AdminContext, services: Services, request: CreateTenantUserRequest, *, tenant_id: UUID
 ) -> TenantUserResponse:

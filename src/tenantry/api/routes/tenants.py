@@ -4,7 +4,7 @@ from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
+from tenantry.api.endpoints import CONFLICT, creates, endpoint
 from tenantry.api.streaming import Source
 from tenantry.catalog import credentials, plans, runs, tenant_list, tenants
 from tenantry.catalog.tenants import NotServed
@@ -38,15 +38,7 @@ from tenantry.tenant.users import NewUser
 EXPORT_SECONDS = 30.0
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants",
-    ADMIN,
-    status=CREATED,
-    errors=[CONFLICT],
-    holds_secret=True,
-    seconds_more=None,
-)
+@creates("/api/admin/tenants", ADMIN, seconds_more=None)
 async def create_tenant(
     ctx: AdminContext, services: Services, request: CreateTenantRequest
 ) -> CreatedTenantResponse:
