@@ -11,6 +11,7 @@ from tenantry.cli.commands import new_group
 from tenantry.cli.passwords import read_password
 from tenantry.cli.printing import output
 from tenantry.schemas.users import AdminList, AdminResponse
+from tenantry.services import Services
 from tenantry.settings import Settings
 
 group = new_group("Manage the admins of the service.")
@@ -83,15 +84,24 @@ def _show(admin: Admin) -> None:
 async def _update(email: str, settings: Settings | None = None, **changes: Any) -> None:
     """Change an admin, and print them; *changes* are those of `admins.update`."""
     async with session.opened(settings) as services:
-        found = await catalog_admins.find_account(services.catalog, canonical_email(email))
-        if found is None:
-            raise AdminNotFound
-        changed = await admins.update(
-            session.context(),
-            services.catalog,
-            services.passwords,
-            found.id,
-            throttle=services.throttle,
-            **changes,
-        )
+        changed = await change(services, email, **changes)
     _show(changed)
+
+
+async def change(services: Services, email: str, **changes: Any) -> Admin:
+    """Change the admin with this address, and return them.
+
+    Raises:
+        AdminNotFound: There is none.
+    """
+    found = await catalog_admins.find_account(services.catalog, canonical_email(email))
+    if found is None:
+        raise AdminNotFound
+    return await admins.update(
+        session.context(),
+        services.catalog,
+        services.passwords,
+        found.id,
+        throttle=services.throttle,
+        **changes,
+    )

@@ -1,7 +1,6 @@
 """``tenantry collation``: what an upgrade of the libraries that sort text requires."""
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.backup.collations import CollationReport, refresh_all
 from tenantry.catalog import tenant_counts
@@ -24,11 +23,8 @@ async def refresh() -> None:
     report = CollationReport()
     async with session.opened() as services:
         total = 1 + await tenant_counts.total(services.catalog)
-        columns = (TextColumn("Checking"), BarColumn(), MofNCompleteColumn())
-        with (
-            transfer.cancelled_by_signals(),
-            transfer.bar(columns, lambda: report.checked, total=total),
-        ):
+        counted = transfer.counted("Checking", lambda: report.checked, total=total)
+        with transfer.cancelled_by_signals(), counted:
             await refresh_all(session.context(), services.copying, report)
     if not output.shown_as_json(CollationReportResponse.of_report(report)):
         for name, error in report.failed:

@@ -3,19 +3,15 @@
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.backup.drift_check import check_drift
 from tenantry.catalog import tenant_list
 from tenantry.cli import drift_reading, options, session, transfer
 from tenantry.cli.commands import new_group
-from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
-from tenantry.cli.printing import output
 from tenantry.fleet.drift import DriftReport
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import Window
-from tenantry.schemas.drift import DriftReportResponse
 
 group = new_group("Find tenants with a schema that has drifted.", reading=drift_reading.group)
 
@@ -44,14 +40,11 @@ async def check(
     report = DriftReport()
     async with transfer.job(session.configure(), shows_bytes=False) as (services, progress):
         chosen = None if tenant is None else await find_tenant(services.catalog, tenant)
-        first = Window(1, 1)
-        total = (
-            1
-            if chosen
-            else (await tenant_list.page(services.catalog, first, where=where)).total_count
-        )
-        columns = (TextColumn("Comparing"), BarColumn(), MofNCompleteColumn())
-        with transfer.bar(columns, lambda: report.total, total=total):
+        total = 1
+        if chosen is None:
+            page = await tenant_list.page(services.catalog, Window(1, 1), where=where)
+            total = page.total_count
+        with transfer.counted("Comparing", lambda: report.total, total=total):
             await check_drift(
                 session.context(),
                 services.copying,
@@ -60,11 +53,4 @@ async def check(
                 where=where,
                 progress=progress,
             )
-    if not output.shown_as_json(DriftReportResponse.of_report(report)):
-        for name, error in report.unreadable:
-            output.show_line(f"{name}: {error}")
-        output.show_line(f"{report.counts}.")
-        if report.drifted:
-            output.note("`tenantry drift list` shows what differs.")
-    if report.drifted or report.unreadable_count:
-        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+    drift_reading.show_report(report)

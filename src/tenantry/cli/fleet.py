@@ -25,14 +25,11 @@ from tenantry.cli import (
     session,
 )
 from tenantry.cli.commands import JSON, new_group, spread, with_parameters
-from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.fleet_place import STATE_DEFAULT, FleetPlace
-from tenantry.cli.printing import output
 from tenantry.cli.wording import FLEET, of_fleet
 from tenantry.fleet.drift import DriftCheck, DriftReport
 from tenantry.fleet.templates import Templates
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
-from tenantry.schemas.drift import DriftReportResponse
 from tenantry.work.ledger import Ledger, reap
 
 group = new_group("Migrate databases that you already have, with your Alembic project.")
@@ -164,13 +161,7 @@ async def _drift() -> None:
         )
         await check.check(session.context(), report)
         found = await drift.page(catalog, Window(1, PAGE_SIZE_MAX))
-    if not output.shown_as_json(DriftReportResponse.of_report(report)):
-        drift_reading.show_differences(found)
-        for name, error in report.unreadable:
-            output.show_line(f"{name}: {error}")
-        output.show_line(f"{report.counts}.")
-    if report.drifted or report.unreadable_count:
-        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+    drift_reading.show_report(report, found)
 
 
 def _serve(

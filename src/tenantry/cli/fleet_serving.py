@@ -11,12 +11,11 @@ import structlog
 import typer
 
 from tenantry.access import admins
-from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins as catalog_admins
-from tenantry.catalog.admins import AdminNotFound
 from tenantry.catalog.attached import BadList, NotAFleet
 from tenantry.catalog.upgrading import CatalogUnusable
 from tenantry.cli import session
+from tenantry.cli.admins import change
 from tenantry.cli.database_urls import check_argument
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.fleet_place import FleetPlace
@@ -115,16 +114,5 @@ async def _password(services: Services, email: str, *, is_new: bool) -> str | No
     elif not is_new:
         return None
     else:
-        found = await catalog_admins.find_account(catalog, canonical_email(email))
-        if found is None:
-            raise AdminNotFound
-        await admins.update(
-            ctx,
-            catalog,
-            services.passwords,
-            found.id,
-            throttle=services.throttle,
-            password=password,
-            is_active=True,
-        )
+        await change(services, email, password=password, is_active=True)
     return password

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from tenantry.cli.passwords import generate_password, read_password
 from tenantry.cli.printing import output
+from tenantry.cli.tenant_reading import place_of
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.schemas.tenants import CreatedTenantResponse
 from tenantry.schemas.users import TenantUserProfile
@@ -53,11 +54,7 @@ def show_created(created: Provisioned, generated: str | None) -> None:
         return
     output.show_attributes(
         {
-            "tenant": tenant.name,
-            "id": tenant.id,
-            "server": tenant.server_name,
-            "database": tenant.database_name,
-            "revision": tenant.schema_revision,
+            **place_of(tenant),
             "owner": created.owner.email,
             **({"password": generated} if generated else {}),
             "API key": created.key.secret,

@@ -95,11 +95,7 @@ def show_tenant(tenant: Tenant) -> None:
         return
     output.show_attributes(
         {
-            "tenant": tenant.name,
-            "id": tenant.id,
-            "server": tenant.server_name,
-            "database": tenant.database_name,
-            "revision": tenant.schema_revision,
+            **place_of(tenant),
             "modules": ", ".join(sorted(tenant.modules)),
             "labels": " ".join(f"{key}={value}" for key, value in tenant.labels.items()),
             "requests per minute": tenant.requests_per_minute or "as in the settings",
@@ -110,6 +106,17 @@ def show_tenant(tenant: Tenant) -> None:
             "created": tenant.created_at,
         }
     )
+
+
+def place_of(tenant: Tenant) -> dict[str, object]:
+    """Return which tenant it is, and where: the first attributes of what is printed."""
+    return {
+        "tenant": tenant.name,
+        "id": tenant.id,
+        "server": tenant.server_name,
+        "database": tenant.database_name,
+        "revision": tenant.schema_revision,
+    }
 
 
 def _state(tenant: Tenant) -> str:

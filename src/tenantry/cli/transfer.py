@@ -10,6 +10,7 @@ from typing import BinaryIO
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     TextColumn,
@@ -123,11 +124,16 @@ def cancelled_by_signals() -> Iterator[None]:
 def shown(counter: Counter) -> AbstractContextManager[None]:
     """Show the bytes of a job while the block runs, on a terminal."""
     columns = (TextColumn("Copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    return bar(columns, lambda: counter.bytes_done)
+    return _bar(columns, lambda: counter.bytes_done)
+
+
+def counted(what: str, read: Callable[[], int], *, total: int) -> AbstractContextManager[None]:
+    """Show how many of *total* are done while the block runs, on a terminal."""
+    return _bar((TextColumn(what), BarColumn(), MofNCompleteColumn()), read, total=total)
 
 
 @contextmanager
-def bar(
+def _bar(
     columns: Sequence[ProgressColumn], read: Callable[[], int], *, total: int | None = None
 ) -> Iterator[None]:
     """Show a progress bar while the block runs, on a terminal; *read* returns how much is done."""

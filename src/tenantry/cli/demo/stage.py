@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-
 from tenantry.access import admins, credentials
 from tenantry.cli import session, transfer
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
@@ -110,8 +108,7 @@ async def _make_all(
     services: Services, samples: Sequence[SampleTenant], logins: Sequence[Login]
 ) -> list[Provisioned]:
     made: list[Provisioned] = []
-    columns = (TextColumn("Creating tenants"), BarColumn(), MofNCompleteColumn())
-    with transfer.bar(columns, lambda: len(made), total=len(samples)):
+    with transfer.counted("Creating tenants", lambda: len(made), total=len(samples)):
         for sample, login in zip(samples, logins, strict=True):
             made.append(await _make(services, sample, login))
     return made

@@ -6,6 +6,7 @@ from msgspec import UNSET, UnsetType
 from tenantry.backup.restoring import Restored
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output
+from tenantry.cli.tenant_reading import place_of
 from tenantry.schemas.tenants import TenantResponse
 
 
@@ -33,11 +34,7 @@ def show_restored(restored: Restored) -> None:
     if not output.shown_as_json(response):
         output.show_attributes(
             {
-                "tenant": tenant.name,
-                "id": tenant.id,
-                "server": tenant.server_name,
-                "database": tenant.database_name,
-                "revision": tenant.schema_revision,
+                **place_of(tenant),
                 "active": tenant.is_active,
                 **({} if key is None else {"API key": key.secret}),
             }
