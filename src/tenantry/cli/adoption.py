@@ -7,14 +7,17 @@ import typer
 from tenantry.backup import cloning
 from tenantry.cli import options, session, transfer
 from tenantry.cli.database_urls import STANDARD_INPUT, read_url
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.new_tenant import OwnerName, read_owner, show_created
 from tenantry.cli.printing import output
 from tenantry.cli.printing.restored import show_restored
-from tenantry.kit.errors import Invalid
 from tenantry.migration.environment import read_environment
 from tenantry.settings import SERVER_DEFAULT, Settings
 
 PENDING = "The next `tenantry migrate all` applies your pending revisions."
+NAME_OR_AS = (
+    "Use either NAME with --owner-email, or --as NAME, which takes no owner and no --stamp."
+)
 NO_DIRECTORY = (
     "To apply your revisions, set TENANTRY_TENANT_MIGRATIONS and run `tenantry migrate all`."
 )
@@ -52,10 +55,6 @@ Stamp = Annotated[
 ]
 
 
-class NameOrAs(Invalid):
-    """Use either NAME with --owner-email, or --as NAME, which takes no owner and no --stamp."""
-
-
 async def adopt(
     name: Annotated[str | None, typer.Argument(help="The name of the tenant.")] = None,
     *,
@@ -82,11 +81,11 @@ async def adopt(
     settings = session.configure()
     if new_name is not None:
         if any((name, owner_email, owner_name, stamp, password_stdin)):
-            raise NameOrAs
+            raise Misuse(NAME_OR_AS)
         await _adopt_copy(settings, database, new_name, server)
         return
     if name is None or owner_email is None:
-        raise NameOrAs
+        raise Misuse(NAME_OR_AS)
     _warn_of_environment(settings)
     owner, generated = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
     async with session.opened(settings) as services:

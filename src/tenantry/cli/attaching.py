@@ -7,14 +7,10 @@ import typer
 from tenantry.catalog.labels import labels_after
 from tenantry.cli import options, session
 from tenantry.cli.database_urls import read_url
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.finding import opened_tenant
 from tenantry.cli.printing import output
 from tenantry.cli.tenant_reading import show_tenant
-from tenantry.kit.errors import Invalid
-
-
-class LabelsApart(Invalid):
-    """--replace changes no label: use `tenantry tenant label`."""
 
 
 async def attach(
@@ -45,7 +41,7 @@ async def attach(
     address = read_url("--url", url)
     if replace:
         if label:
-            raise LabelsApart
+            raise Misuse("--replace changes no label: use `tenantry tenant label`.")
         async with opened_tenant(name) as (services, found):
             await services.attaching.replace_url(session.context(), found, address)
         output.show_done(f"The URL of {found.name} was replaced.")

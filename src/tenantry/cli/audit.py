@@ -11,12 +11,12 @@ from tenantry.catalog import audit
 from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import tenant_names
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.finding import find_tenant
 from tenantry.cli.printing import output
 from tenantry.cli.session import Reading
 from tenantry.db.audit_log import AuditEntry, AuditFilter, AuditLog
 from tenantry.db.sessions import Session
-from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Window
 from tenantry.schemas.audit import AuditPage, json_lines
@@ -64,10 +64,6 @@ class Selection:
     ] = None
     since: Since = None
     until: Until = None
-
-
-class TwoLogs(Invalid):
-    """`--tenant` filters the service's log and `--inside` reads a tenant's: give one of them."""
 
 
 @group.command("list")
@@ -140,7 +136,10 @@ async def _log(
     )
     if inside is not None:
         if tenant is not None:
-            raise TwoLogs
+            raise Misuse(
+                "`--tenant` filters the service's log and `--inside` reads a tenant's: give one "
+                "of them."
+            )
         found = await find_tenant(services.catalog, inside)
         database = await services.databases.open(found, writes=False)
         return tenant_audit.LOG, database, msgspec.structs.replace(wanted, tenant_id=found.id)

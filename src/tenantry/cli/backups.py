@@ -15,13 +15,13 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.cli import job_reading, options, recovery, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import tenant_names
-from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.exit_status import ExitStatus, Misuse
 from tenantry.cli.finding import find_tenant, read_id
 from tenantry.cli.printing import output
 from tenantry.cli.printing.restored import show_restored
 from tenantry.cli.recovery import Archive, Place
 from tenantry.cli.transfer import STREAM
-from tenantry.kit.errors import Invalid, TenantryError
+from tenantry.kit.errors import TenantryError
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.backups import (
     KEEP_DAYS_MAX,
@@ -57,22 +57,6 @@ Foreign = Annotated[
 ]
 
 
-class NothingToBackUp(Invalid):
-    """Name tenants with --tenant, or use --where or --all."""
-
-
-class OneStream(Invalid):
-    """Standard output takes one archive: name one tenant."""
-
-
-class TwoModes(Invalid):
-    """Use either --as NAME or --replace TENANT."""
-
-
-class ForeignNeedsName(Invalid):
-    """A foreign archive is restored as a new tenant: use --as NAME."""
-
-
 @group.command("create")
 async def create(
     *,
@@ -102,11 +86,11 @@ async def create(
     """
     names = tenant or []
     if bool(names) + everything + (where is not None) != 1:
-        raise NothingToBackUp
+        raise Misuse("Name tenants with --tenant, or use --where or --all.")
     settings = session.configure()
     if to == STREAM:
         if len(names) != 1:
-            raise OneStream
+            raise Misuse("Standard output takes one archive: name one tenant.")
         stream = StreamTarget(transfer.output_stream())
         async with transfer.job(settings) as (services, progress):
             found = await find_tenant(services.catalog, names[0])
@@ -239,9 +223,9 @@ async def restore(
     to the head; if that fails, it stays suspended.
     """
     if name is not None and replaced is not None:
-        raise TwoModes
+        raise Misuse("Use either --as NAME or --replace TENANT.")
     if foreign and name is None:
-        raise ForeignNeedsName
+        raise Misuse("A foreign archive is restored as a new tenant: use --as NAME.")
     settings = session.configure()
     with transfer.opened_reader(settings, archive, folder, accepts_foreign=foreign) as reader:
         async with transfer.job(settings) as (services, progress):

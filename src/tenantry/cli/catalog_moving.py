@@ -9,18 +9,14 @@ from tenantry.backup.catalog_moving import CatalogMove
 from tenantry.cli import session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.database_urls import read_url
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.printing import output
-from tenantry.kit.errors import Invalid
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.settings import Settings
 from tenantry.work.progress import Progress
 
 group = new_group("Move the catalog.")
-
-
-class ToOrCancel(Invalid):
-    """Use either --to URL or --cancel."""
 
 
 @group.command("move")
@@ -49,7 +45,7 @@ async def move(
     rejects writes; set TENANTRY_CATALOG_URL to the new one before you start again.
     """
     if (to is not None) == cancel:
-        raise ToOrCancel
+        raise Misuse("Use either --to URL or --cancel.")
     settings = session.configure()
     if to is None:
         await catalog_moving.accept_writes(settings.catalog)

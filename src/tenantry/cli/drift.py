@@ -8,16 +8,12 @@ from tenantry.backup.drift_check import check_drift
 from tenantry.catalog import tenant_list
 from tenantry.cli import drift_reading, options, session, transfer
 from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.finding import find_tenant
 from tenantry.fleet.drift import DriftReport
-from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import Window
 
 group = new_group("Find tenants with a schema that has drifted.", reading=drift_reading.group)
-
-
-class TenantAndWhere(Invalid):
-    """Use either a tenant or --where."""
 
 
 @group.command("check")
@@ -36,7 +32,7 @@ async def check(
     or could not be read.
     """
     if tenant is not None and where is not None:
-        raise TenantAndWhere
+        raise Misuse("Use either a tenant or --where.")
     report = DriftReport()
     async with transfer.job(session.configure(), shows_bytes=False) as (services, progress):
         chosen = None if tenant is None else await find_tenant(services.catalog, tenant)

@@ -1,6 +1,8 @@
-"""The exit statuses of every command."""
+"""The exit statuses of every command, and the error of arguments that do not fit together."""
 
 from enum import IntEnum
+
+from tenantry.kit.errors import Invalid
 
 
 class ExitStatus(IntEnum):
@@ -12,3 +14,7 @@ class ExitStatus(IntEnum):
     UNUSABLE = 3
     HOLDING = 4
     INTERRUPTED = 130
+
+
+class Misuse(Invalid):
+    """The arguments of a command do not fit together; the message says what to use instead."""

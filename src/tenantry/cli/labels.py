@@ -8,19 +8,15 @@ import typer
 
 from tenantry.cli import session
 from tenantry.cli.completion import tenant_names
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.finding import opened_tenant
 from tenantry.cli.printing import output
 from tenantry.cli.prompts import interruptible
 from tenantry.cli.tenant_reading import show_tenant
 from tenantry.fleet import labelling
-from tenantry.kit.errors import Invalid
 from tenantry.schemas.base import Schema
 
 STANDARD_INPUT = "-"
-
-
-class NothingToLabel(Invalid):
-    """Name a tenant and changes of its labels, or use --from FILE."""
 
 
 class LabelledResponse(Schema, frozen=True):
@@ -55,7 +51,7 @@ async def label(
     With --from, every line is checked before a tenant is changed.
     """
     if (tenant is None or not change) if source is None else tenant is not None:
-        raise NothingToLabel
+        raise Misuse("Name a tenant and changes of its labels, or use --from FILE.")
     if source is not None:
         await _import(_read(source))
         return

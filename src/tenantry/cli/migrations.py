@@ -15,7 +15,7 @@ from tenantry.catalog.stored_plans import PlanNotFound
 from tenantry.cli import linting, migrating, run_options, run_reading, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.completion import run_ids
-from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.exit_status import ExitStatus, Misuse
 from tenantry.cli.finding import read_id
 from tenantry.cli.printing import output, plan_reports, reports
 from tenantry.cli.printing.progress import Found
@@ -25,7 +25,6 @@ from tenantry.cli.wording import named
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit import process
-from tenantry.kit.errors import Invalid
 from tenantry.migration import revision_template
 from tenantry.schemas.base import Schema
 from tenantry.schemas.migrations import MigrationDetailResponse, MigrationResultResponse
@@ -37,18 +36,6 @@ group.registered_commands += linting.group.registered_commands
 
 Choose = Callable[[Catalog], Awaitable[RunOptions]]
 """Returns the options of a run, once the catalog is open."""
-
-
-class AdminUnclear(Invalid):
-    """There are several active admins: set the one that starts the run with --by EMAIL."""
-
-
-class NoSuchAdmin(Invalid):
-    """--by must be the e-mail address of an active admin; `tenantry admin list` lists them."""
-
-
-class NoMigrations(Invalid):
-    """Set TENANTRY_TENANT_MIGRATIONS to the folder for your revisions, such as `migrations`."""
 
 
 class DraftResponse(Schema, frozen=True):
@@ -72,7 +59,9 @@ def new(
     """Create the file of a new revision, after the newest one."""
     settings = session.configure()
     if settings.tenant_migrations is None:
-        raise NoMigrations
+        raise Misuse(
+            "Set TENANTRY_TENANT_MIGRATIONS to the folder for your revisions, such as `migrations`."
+        )
     draft = revision_template.write_draft(settings.tenant_migrations, message)
     if output.shown_as_json(DraftResponse(draft.id, draft.name, str(draft.path))):
         return
@@ -259,14 +248,18 @@ async def _active_admin(catalog: Catalog, email: str) -> str:
     emails = import_module("tenantry.access.emails")  # a fleet has no admins
     account = await admins.find_account(catalog, emails.canonical_email(email))
     if account is None or not account.is_active:
-        raise NoSuchAdmin
+        raise Misuse(
+            "--by must be the e-mail address of an active admin; `tenantry admin list` lists them."
+        )
     return account.email
 
 
 async def _only_admin(catalog: Catalog) -> str:
     active = [admin.email for admin in await admins.every(catalog) if admin.is_active]
     if not active:
-        raise AdminUnclear("There is no active admin: `tenantry admin create EMAIL` creates one.")
+        raise Misuse("There is no active admin: `tenantry admin create EMAIL` creates one.")
     if len(active) > 1:
-        raise AdminUnclear
+        raise Misuse(
+            "There are several active admins: set the one that starts the run with --by EMAIL."
+        )
     return active[0]

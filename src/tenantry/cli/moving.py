@@ -11,10 +11,9 @@ from tenantry.backup.online import Way, describe
 from tenantry.backup.recovery import every_tenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, session, transfer
-from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.exit_status import ExitStatus, Misuse
 from tenantry.cli.finding import find_tenant
 from tenantry.cli.printing import output
-from tenantry.kit.errors import Invalid
 from tenantry.schemas.backups import (
     MovedList,
     MovedResponse,
@@ -24,14 +23,6 @@ from tenantry.schemas.backups import (
 from tenantry.services import Services
 
 Result = Moved | Planned | NotMoved
-
-
-class NothingToMove(Invalid):
-    """Name tenants, or use --all-on SERVER, --where, or both."""
-
-
-class BothWays(Invalid):
-    """Use one of --online and --offline."""
 
 
 async def move(
@@ -70,9 +61,9 @@ async def move(
     database is dropped about a second after the move.
     """
     if bool(tenant) == (all_on is not None or where is not None):
-        raise NothingToMove
+        raise Misuse("Name tenants, or use --all-on SERVER, --where, or both.")
     if is_online and is_offline:
-        raise BothWays
+        raise Misuse("Use one of --online and --offline.")
     settings = session.configure()
     way = Way.ONLINE if is_online else Way.OFFLINE if is_offline else Way.AUTO
     ended: Sequence[Result]

@@ -10,11 +10,10 @@ import typer
 
 from tenantry.cli import session
 from tenantry.cli.commands import new_group
-from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.exit_status import ExitStatus, Misuse
 from tenantry.cli.printing import output
 from tenantry.cli.serving import processes, server
 from tenantry.db.urls import sqlite_path
-from tenantry.kit.errors import Invalid
 from tenantry.schemas.base import Schema
 
 _log = structlog.get_logger(__name__)
@@ -34,10 +33,6 @@ Workers = Annotated[
         "catalog. Limits and connections in the settings are for each process.",
     ),
 ]
-
-
-class OneProcessOnSqlite(Invalid):
-    """With a SQLite catalog, one process serves: use PostgreSQL for --workers, or omit it."""
 
 
 class Serving(Schema, frozen=True):
@@ -65,7 +60,9 @@ def serve(
     settings = session.configure(log_level="info", host=host, port=port)
     is_on_sqlite = sqlite_path(settings.catalog) is not None
     if is_on_sqlite and workers > 1:
-        raise OneProcessOnSqlite
+        raise Misuse(
+            "With a SQLite catalog, one process serves: use PostgreSQL for --workers, or omit it."
+        )
 
     def announce(has_admin: bool) -> None:  # noqa: FBT001 - the only argument of a callback
         url = settings.local_url

@@ -9,18 +9,14 @@ from tenantry.catalog import deleted_tenants, tenant_list
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.finding import read_tenant
 from tenantry.cli.printing import output
-from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.kit.sizes import shown_size
 from tenantry.schemas.tenants import DeletedTenantPage, TenantPage, TenantResponse
 
 group = new_group("Manage tenants.")
-
-
-class NoSearch(Invalid):
-    """--search and --where do not apply to deleted tenants."""
 
 
 class TenantDetails(TenantResponse, frozen=True):
@@ -49,7 +45,7 @@ async def show_all(
     """List tenants, by name."""
     if deleted:
         if search is not None or where is not None:
-            raise NoSearch
+            raise Misuse("--search and --where do not apply to deleted tenants.")
         await _show_deleted(Window(page, page_size))
         return
     async with session.reading() as opened:

@@ -19,6 +19,7 @@ from tenantry.cli import (
     tenant_reading,
 )
 from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.finding import opened_tenant, read_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
 from tenantry.cli.printing import output
@@ -27,7 +28,6 @@ from tenantry.cli.tenant_reading import show_tenant
 from tenantry.db.copying.row_formats import RowFormat
 from tenantry.fleet.deletion import TenantActive
 from tenantry.fleet.lifecycle import BadSizeLimit
-from tenantry.kit.errors import Invalid
 from tenantry.kit.sizes import bytes_of
 from tenantry.tenant.modules import ALL_KEYS
 
@@ -40,14 +40,6 @@ group.command("purge")(deletion.purge)
 group.command("clone")(cloning.clone)
 group.command("move")(moving.move)
 group.command("label")(labels.label)
-
-
-class NoModules(Invalid):
-    """List the modules to activate, or use --none."""
-
-
-class NoLimit(Invalid):
-    """Give --requests-per-minute, --size, or both."""
 
 
 @group.command("create")
@@ -128,7 +120,7 @@ async def set_modules(
 ) -> None:
     """Set the active modules of a tenant; the others are deactivated."""
     if bool(module) == none:
-        raise NoModules
+        raise Misuse("List the modules to activate, or use --none.")
     await _update(tenant, module_keys=module or [])
 
 
@@ -155,7 +147,7 @@ async def limit(
     size, content is rejected with 507; posts can be deleted.
     """
     if requests_per_minute is None and size is None:
-        raise NoLimit
+        raise Misuse("Give --requests-per-minute, --size, or both.")
     await _update(
         tenant,
         requests_per_minute=requests_per_minute,

@@ -22,10 +22,10 @@ from tenantry.backup.archives import open_existing, open_target
 from tenantry.backup.opening import existing_keys
 from tenantry.backup.targets import BUFFER_BYTES, Target
 from tenantry.cli import session
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.printing import output
 from tenantry.cli.prompts import interruptible
 from tenantry.cli.serving import signals
-from tenantry.kit.errors import Invalid
 from tenantry.services import Services
 from tenantry.settings import Settings
 from tenantry.work.progress import Progress as Counter
@@ -34,18 +34,16 @@ STREAM = "-"
 POLL_SECONDS = 0.2
 
 
-class TerminalOutput(Invalid):
-    """An archive is not written to a terminal: redirect standard output, or use --to FOLDER."""
-
-
 def output_stream() -> BinaryIO:
     """Return standard output for an archive.
 
     Raises:
-        TerminalOutput: It is a terminal.
+        Misuse: It is a terminal.
     """
     if output.results().isatty():
-        raise TerminalOutput
+        raise Misuse(
+            "An archive is not written to a terminal: redirect standard output, or use --to FOLDER."
+        )
     return output.results().buffer
 
 

@@ -8,11 +8,11 @@ from tenantry.access.emails import canonical_email
 from tenantry.access.principal import TenantRole
 from tenantry.cli import options, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.finding import opened_tenant, read_id, read_tenant
 from tenantry.cli.passwords import read_password
 from tenantry.cli.printing import output
 from tenantry.cli.prompts import confirmation
-from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.links import IssuedLinkResponse, LinkPage
@@ -27,10 +27,6 @@ group = new_group("Manage the users of a tenant.")
 
 Role = Annotated[TenantRole, typer.Option(help="What the user may do in the tenant.")]
 UserArgument = Annotated[str, typer.Argument(help="The user's e-mail address or id.")]
-
-
-class WrongEmail(Invalid):
-    """The confirmation must be the e-mail address of the user."""
 
 
 @group.command("create")
@@ -117,7 +113,7 @@ async def delete(
     question = f"This cannot be undone. Type `{account.email}` to delete the user: "
     email = confirmation(email, question, option="--email")
     if canonical_email(email) != canonical_email(account.email):
-        raise WrongEmail
+        raise Misuse("The confirmation must be the e-mail address of the user.")
     async with opened_tenant(tenant, settings) as (services, found):
         database = await services.databases.open(found, writes=True)
         await users.delete(session.context(), services.catalog, database, found.id, account.id)
