@@ -8,7 +8,7 @@ import pytest
 from tenantry.backup.collations import CATALOG, CollationReport, refresh_all
 from tenantry.catalog import audit
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli.doctor.collation_check import check_collations
+from tenantry.cli.doctor.postgres import check_collations
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings

@@ -9,8 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli.doctor.capacity import check_connections
-from tenantry.cli.doctor.connection_limits import check_limits
+from tenantry.cli.doctor.capacity import check_connections, check_limits
 from tenantry.db.sessions import ServerFull
 from tenantry.db.statements import Statement
 from tenantry.fleet.outages import Outages

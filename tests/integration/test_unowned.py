@@ -8,7 +8,7 @@ import pytest
 from tenantry.catalog import jobs
 from tenantry.catalog.job_states import RELEASED
 from tenantry.cli.doctor.findings import Finding, State
-from tenantry.cli.doctor.unowned import check_unowned
+from tenantry.cli.doctor.leftovers import check_unowned
 from tenantry.db.postgres.connections import PostgresConnection
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite.connections import SqliteConnection

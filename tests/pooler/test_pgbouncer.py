@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.cli.doctor.findings import State
-from tenantry.cli.doctor.poolers import check_poolers
+from tenantry.cli.doctor.postgres import check_poolers
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import open_server, single_connector
 from tenantry.db.postgres import poolers

@@ -2,16 +2,19 @@
 
 import shutil
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from tenantry.catalog import tenant_counts, tenants
+from tenantry.catalog import tenant_counts, tenants, workers
 from tenantry.catalog.database import Catalog
-from tenantry.cli.doctor.findings import Finding, State
+from tenantry.cli.doctor.findings import Finding, State, first_of
 from tenantry.db.factory import open_tenant_server
+from tenantry.db.postgres_server import POSTGRESQL_CONNECTIONS_MAX
 from tenantry.db.urls import sqlite_path
+from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.server_settings import TenantServer
 from tenantry.kit.sizes import mark_of
@@ -19,7 +22,6 @@ from tenantry.settings import Settings
 
 FREE_BYTES_WARNING = 2**30
 FREE_BYTES_FAILED = 2**26
-NAMES_SHOWN_MAX = 3
 # Of `max_tenants`, from where on the doctor warns.
 FILL_WARNING = 0.9
 CONNECTIONS_ADVICE = (
@@ -89,9 +91,7 @@ async def check_databases(settings: Settings, catalog: Catalog) -> list[Finding]
             continue  # the check of the server reports it
         if not missing:
             continue
-        shown = ", ".join(missing[:NAMES_SHOWN_MAX])
-        more = ", …" if missing[NAMES_SHOWN_MAX:] else ""
-        detail = f"{len(missing):,} of {len(expected):,} are missing: {shown}{more}."
+        detail = f"{len(missing):,} of {len(expected):,} are missing: {first_of(missing)}."
         advice = "Run `tenantry backup restore-missing`, or suspend and delete their tenants."
         findings.append(Finding(f"tenant databases {name}", State.FAILED, detail, advice))
     return findings
@@ -154,3 +154,55 @@ def _connections_finding(host: str, needed: int, allowed: int) -> Finding:
         return Finding(check, State.OK, detail)
     detail = f"One process can open {needed}; the server allows the role {allowed} in all."
     return Finding(check, State.WARNING, detail, CONNECTIONS_ADVICE)
+
+
+async def check_limits(settings: Settings, catalog: Catalog) -> list[Finding]:
+    """Compare what the processes that run can open with the limits of servers and databases.
+
+    Raises:
+        DatabaseUnavailable: The catalog cannot be reached.
+    """
+    processes = max(1, len(await workers.published(catalog)))
+    findings = []
+    for host, (count, server) in connections_needed(settings).items():
+        try:
+            allowed = await open_tenant_server(settings, server).connections_allowed()
+        except Unavailable:
+            continue  # the checks of the catalog and of the servers report it
+        if count <= allowed < count * processes:
+            detail = f"{processes} processes can open {count * processes:,}; the server allows the "
+            detail += f"role {allowed:,} in all."
+            check = f"connections of all processes to {host}"
+            findings.append(Finding(check, State.WARNING, detail, CONNECTIONS_ADVICE))
+    return findings + await _check_databases(settings, catalog, processes)
+
+
+async def _check_databases(settings: Settings, catalog: Catalog, processes: int) -> list[Finding]:
+    findings = []
+    if sqlite_path(settings.catalog) is None:
+        server = TenantServer(url=SecretStr(settings.catalog))
+        name = postgres_urls.parse(settings.catalog).database or ""
+        needed = {name: settings.catalog_connections * processes}
+        findings += await _limits(settings, "the catalog", server, needed)
+    for name, server in settings.servers.items():
+        known = await tenants.database_names(catalog, server_name=name)
+        # One more for a migration.
+        needed = dict.fromkeys(known, POSTGRESQL_CONNECTIONS_MAX * processes + 1)
+        findings += await _limits(settings, f"tenants on {name}", server, needed)
+    return findings
+
+
+async def _limits(
+    settings: Settings, of: str, server: TenantServer, needed: Mapping[str, int]
+) -> list[Finding]:
+    """Return a finding if databases of *server* allow fewer connections than are *needed*."""
+    try:
+        limited = await open_tenant_server(settings, server).limited()
+    except Unavailable:
+        return []  # the checks of the catalog and of the servers report it
+    short = sorted(name for name, most in limited.items() if most < needed.get(name, 0))
+    if not short:
+        return []
+    shown = first_of([f"{name} allows {limited[name]} of {needed[name]}" for name in short])
+    advice = "Raise the limit: ALTER DATABASE … CONNECTION LIMIT -1. Requests wait, and then fail."
+    return [Finding(f"connection limit of {of}", State.WARNING, f"{shown}.", advice)]

@@ -13,19 +13,16 @@ from tenantry.cli.doctor.capacity import (
     check_connections,
     check_databases,
     check_fill,
+    check_limits,
     check_space,
     check_tenant_size,
     nearest,
 )
-from tenantry.cli.doctor.client_programs import check_client_programs
-from tenantry.cli.doctor.collation_check import check_collations
 from tenantry.cli.doctor.configuration import check_configuration
-from tenantry.cli.doctor.connection_limits import check_limits
 from tenantry.cli.doctor.exposure import check_modes, check_public, check_roles
 from tenantry.cli.doctor.findings import Finding, State
-from tenantry.cli.doctor.leftovers import check_leftovers, check_slots
-from tenantry.cli.doctor.poolers import check_poolers
-from tenantry.cli.doctor.unowned import check_unowned
+from tenantry.cli.doctor.leftovers import check_leftovers, check_slots, check_unowned
+from tenantry.cli.doctor.postgres import check_client_programs, check_collations, check_poolers
 from tenantry.db.factory import open_tenant_server
 from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable

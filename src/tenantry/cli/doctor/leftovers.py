@@ -4,20 +4,23 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from tenantry.backup import dumps
-from tenantry.catalog import deleted_tenants, jobs, tenant_counts, tenant_list
+from tenantry.catalog import deleted_tenants, jobs, owned_databases, tenant_counts, tenant_list
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.job_states import JobState
 from tenantry.catalog.jobs import JobNotFound
 from tenantry.catalog.tenant_counts import Filters
-from tenantry.cli.doctor.findings import Finding, State
+from tenantry.cli.doctor.findings import NAMES_SHOWN_MAX, Finding, State, first_of
 from tenantry.cli.printing import output
 from tenantry.db.copying import replication
 from tenantry.db.copying.replication import PREFIX
+from tenantry.db.factory import open_tenant_server
+from tenantry.db.servers import Server
+from tenantry.fleet.templates import TEMPLATE, prefix_of
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.pages import Window
 from tenantry.settings import Settings
 
-NAMES_SHOWN_MAX = 3
+DATABASES_SHOWN_MAX = 20
 OPEN = {JobState.QUEUED.value, JobState.RUNNING.value, JobState.DROPPING.value}
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
@@ -72,13 +75,12 @@ async def _check_jobs(catalog: Catalog) -> list[Finding]:
 
 async def _check_read_only(catalog: Catalog) -> list[Finding]:
     page = await tenant_list.page(
-        catalog, Window(1, NAMES_SHOWN_MAX), filters=Filters(is_read_only=True)
+        catalog, Window(1, NAMES_SHOWN_MAX + 1), filters=Filters(is_read_only=True)
     )
     if not page.items:
         return []
-    names = ", ".join(one.name for one in page.items)
-    more = ", …" if page.total_count > len(page.items) else ""
-    detail = f"{page.total_count:,} reject writes and are not migrated: {names}{more}."
+    names = first_of([one.name for one in page.items])
+    detail = f"{page.total_count:,} reject writes and are not migrated: {names}."
     advice = "If no move or restore needs it: `tenantry tenant activate TENANT`."
     return [Finding("read-only tenants", State.WARNING, detail, advice)]
 
@@ -117,3 +119,74 @@ def _slot_finding(server: str, slot: str, database: str) -> Finding:
         f"In the database {database}, run: SELECT pg_drop_replication_slot('{slot}'); "
         f"DROP PUBLICATION IF EXISTS {slot};",
     )
+
+
+async def check_unowned(settings: Settings, catalog: Catalog) -> list[Finding]:
+    """Return a finding for each server with databases of this catalog that nothing uses.
+
+    Only databases with generated names, which Tenantry's role owns, are counted.
+
+    Raises:
+        DatabaseUnavailable: The catalog cannot be reached.
+    """
+    await catalog.cache.check_epoch()
+    findings = await _check_unfinished(catalog)
+    for name, one in settings.servers.items():
+        server = open_tenant_server(settings, one)
+        try:
+            found = await server.own_names()
+            # Read later: what a process creates in the meantime is listed before it exists.
+            found -= await owned_databases.names(catalog)
+            if found:
+                found -= await server.missing(found)  # what was dropped in the meantime
+        except Unavailable:
+            continue  # the check of the server reports it
+        findings += _unknown_findings(name, server, found, prefix_of(catalog.cache.catalog_id))
+    return findings
+
+
+async def _check_unfinished(catalog: Catalog) -> list[Finding]:
+    left = await owned_databases.unfinished(catalog, limit=DATABASES_SHOWN_MAX + 1)
+    if not left:
+        return []
+    shown = first_of(
+        [f"{one.database_name} on {one.server_name}" for one in left], DATABASES_SHOWN_MAX
+    )
+    return [
+        Finding(
+            "unfinished tenants",
+            State.WARNING,
+            f"Their creation or removal was interrupted, and their databases are left: {shown}.",
+            "A serving process removes them within 10 s: start one. If they stay, its log says why "
+            "(`tenant not cleared yet`).",
+        )
+    ]
+
+
+def _unknown_findings(
+    name: str, server: Server, found: set[str], own_templates: str
+) -> list[Finding]:
+    """Return a finding about the databases *found*, which this catalog does not know."""
+    check = f"unknown databases {name}"
+    templates = sorted(one for one in found if one.startswith(TEMPLATE))
+    foreign = [one for one in templates if not one.startswith(own_templates)]
+    unknown = sorted(found.difference(templates))
+    if not unknown:
+        return []
+    if foreign:
+        detail = (
+            f"{len(unknown):,} are of no tenant and no job of this catalog. They can be those of "
+            f"another catalog, which uses this server, too: {foreign[0]} is its template."
+        )
+        return [Finding(check, State.OK, detail)]
+    shown = first_of(unknown, DATABASES_SHOWN_MAX)
+    commands = " ".join(server.removal(one) for one in unknown[:DATABASES_SHOWN_MAX])
+    return [
+        Finding(
+            check,
+            State.WARNING,
+            f"{len(unknown):,} are of no tenant and no job: {shown}. An interrupted creation can "
+            "have left them; so can tenants that a restored catalog does not have.",
+            f"If no other catalog uses this server, and their data are not needed: {commands}",
+        )
+    ]
