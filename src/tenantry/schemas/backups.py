@@ -189,7 +189,6 @@ class BackUpRequest(Schema, frozen=True):
 
     Attributes:
         tenant_ids: Their ids. Omitted, also `where`: every tenant, and the catalog.
-        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
     tenant_ids: list[UUID] | UnsetType = UNSET
@@ -308,7 +307,6 @@ class MoveTenantsRequest(Schema, frozen=True, forbid_unknown_fields=True):
     Attributes:
         to_server: A tenant server of the settings; tenants that are on it are left out.
         from_server: The tenants of this tenant server. Omitted: of all.
-        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
     to_server: str

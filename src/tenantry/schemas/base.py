@@ -39,6 +39,7 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
         full_name: The name of the person: one line of 1 to 200 characters.
         created_at: When it was created.
         started_at: When it started.
+        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
     holds_secret: ClassVar[bool] = False

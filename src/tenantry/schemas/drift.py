@@ -41,21 +41,13 @@ class DriftedTenantResponse(Schema, frozen=True):
 
 
 class DriftPageRequest(PageRequest, frozen=True):
-    """Which page of which customers.
-
-    Attributes:
-        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
-    """
+    """Which page of which customers."""
 
     where: str | None = None
 
 
 class CheckDriftRequest(Schema, frozen=True, forbid_unknown_fields=True):
-    """Which customers to check: all, without a member.
-
-    Attributes:
-        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
-    """
+    """Which customers to check: all, without a member."""
 
     where: str | UnsetType = UNSET
 

@@ -124,7 +124,6 @@ class TenantPageRequest(PageRequest, frozen=True):
 
     Attributes:
         search: Part of a name, or a whole id; upper and lower case are the same.
-        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
     represents: ClassVar[type] = Filters
@@ -229,7 +228,6 @@ class TenantMapRequest(Schema, frozen=True):
 
     Attributes:
         after: The id of the last tenant that was received. Omitted: from the first.
-        where: Selects tenants by their labels and more, such as `plan=free and not failing`.
     """
 
     after: UUID | None = None
@@ -361,14 +359,8 @@ class UndeleteTenantRequest(Schema, frozen=True):
     name: str | UnsetType = UNSET
 
 
-class PurgeTenantRequest(Schema, frozen=True):
-    """The exact name of the deleted customer to remove for good.
-
-    Attributes:
-        name: Its name, as a confirmation.
-    """
-
-    name: str
+class PurgeTenantRequest(DeleteTenantRequest, frozen=True):
+    """The exact name of the deleted customer to remove for good."""
 
 
 class ModuleList(Schema, frozen=True):
