@@ -48,8 +48,5 @@ async def renew(ctx: AdminContext, services: Services, _request: Nothing) -> Log
 async def logout(ctx: AdminContext, services: Services, request: LogoutRequest) -> None:
     """Log out as an admin."""
     await admins.logout(
-        ctx,
-        services.catalog,
-        everywhere=request.everywhere,
-        lifetime=services.tokens.lifetime,
+        ctx, services.catalog, everywhere=request.everywhere, lifetime=services.tokens.lifetime
     )

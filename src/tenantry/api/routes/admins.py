@@ -20,8 +20,7 @@ from tenantry.services import Services
 @endpoint("GET", "/api/admin/admins", ADMIN)
 async def list_admins(_ctx: AdminContext, services: Services, _request: Nothing) -> AdminList:
     """List admins."""
-    found = await admins.every(services.catalog)
-    return AdminList.of_all(found)
+    return AdminList.of_all(await admins.every(services.catalog))
 
 
 @creates("/api/admin/admins", ADMIN, seconds_more=HASHING_SECONDS)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from uuid import UUID
 
@@ -32,17 +33,20 @@ from tenantry.schemas.migrations import (
 from tenantry.schemas.previews import MigrationPreviewResponse
 from tenantry.services import Services
 
-
-@endpoint(
+_starts = partial(
+    endpoint,
     "POST",
-    "/api/admin/tenants/migrate-all",
-    ADMIN,
+    level=ADMIN,
     response=MigrationResultResponse,
     also=((OK, MigrationPreviewResponse), (ACCEPTED, MigrationRunResponse)),
     errors=[NOT_FOUND, CONFLICT],
     headers=("Prefer",),
     keep_alive_seconds=KEEP_ALIVE_SECONDS,
 )
+"""Declares an endpoint that starts a run, or says what it would find."""
+
+
+@_starts("/api/admin/tenants/migrate-all")
 async def migrate_all(
     ctx: AdminContext, services: Services, request: MigrateAllRequest, *, prefer: str
 ) -> Source | MigrationPreviewResponse | Reply:
@@ -54,16 +58,7 @@ async def migrate_all(
     return await _start(ctx, services, request, request.options, prefer)
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/migration-history/{runId}/undo",
-    ADMIN,
-    response=MigrationResultResponse,
-    also=((OK, MigrationPreviewResponse), (ACCEPTED, MigrationRunResponse)),
-    errors=[CONFLICT],
-    headers=("Prefer",),
-    keep_alive_seconds=KEEP_ALIVE_SECONDS,
-)
+@_starts("/api/admin/tenants/migration-history/{runId}/undo", errors=[CONFLICT])
 async def undo_run(
     ctx: AdminContext, services: Services, request: MigrateAllRequest, *, run_id: UUID, prefer: str
 ) -> Source | MigrationPreviewResponse | Reply:

@@ -27,8 +27,7 @@ async def list_keys(
 ) -> ApiKeyList:
     """List the API keys of a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    found = await credentials.keys(services.catalog, tenant.id)
-    return ApiKeyList.of_all(found)
+    return ApiKeyList.of_all(await credentials.keys(services.catalog, tenant.id))
 
 
 @creates("/api/admin/tenants/{tenantId}/api-keys", ADMIN)
@@ -79,8 +78,7 @@ async def list_tokens(
 ) -> McpTokenList:
     """List the McpTokens of a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    found = await credentials.tokens(services.catalog, tenant.id)
-    return McpTokenList.of_all(found)
+    return McpTokenList.of_all(await credentials.tokens(services.catalog, tenant.id))
 
 
 @creates("/api/admin/tenants/{tenantId}/mcp-tokens", ADMIN)

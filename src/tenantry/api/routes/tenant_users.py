@@ -37,13 +37,8 @@ async def create_user(
 ) -> TenantUserResponse:
     """Create a user of a tenant."""
     database = await _open(services, tenant_id, writes=True)
-    user = await users.create(
-        ctx,
-        database,
-        services.passwords,
-        NewUser(**msgspec.structs.asdict(request)),
-    )
-    return TenantUserResponse.of(user)
+    new = NewUser(**msgspec.structs.asdict(request))
+    return TenantUserResponse.of(await users.create(ctx, database, services.passwords, new))
 
 
 @endpoint("GET", "/api/admin/tenants/{tenantId}/users/{userId}", ADMIN, edits=TenantUserResponse)

@@ -133,11 +133,7 @@ async def show_overview(
     seconds_more=EXPORT_SECONDS,
 )
 async def export_tenant(
-    ctx: AdminContext,
-    services: Services,
-    request: ExportTenantRequest,
-    *,
-    tenant_id: UUID,
+    ctx: AdminContext, services: Services, request: ExportTenantRequest, *, tenant_id: UUID
 ) -> Source:
     """Export every table of a tenant, with the schema, as a ZIP file."""
     tenant = await tenants.get(services.catalog, tenant_id)
@@ -157,16 +153,7 @@ async def update_tenant(
     tenant = await tenants.get(services.catalog, tenant_id)
     sent = sent_members(request)
     changed = await services.lifecycle.update(
-        ctx,
-        tenant,
-        name=sent.get("name"),
-        is_active=sent.get("is_active"),
-        is_read_only=sent.get("is_read_only"),
-        module_keys=sent.get("modules"),
-        requests_per_minute=sent.get("requests_per_minute"),
-        size_bytes_max=sent.get("size_bytes_max"),
-        labels=sent.get("labels"),
-        expected=expected,
+        ctx, tenant, module_keys=sent.pop("modules", None), expected=expected, **sent
     )
     return TenantResponse.of(changed)
 
