@@ -1,11 +1,9 @@
 """``tenantry migrate lint``: check revisions without any database."""
 
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +12,7 @@ from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.printing import output, sarif
 from tenantry.kit.errors import Invalid, Unavailable
+from tenantry.kit.threads import DaemonThreads
 from tenantry.migration import lint_revisions
 from tenantry.migration.lint_rules import RULES, Level
 from tenantry.migration.project import find_here
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 READ_SECONDS_MAX = 30.0
 """A thousand files take about a second."""
-
-Result = TypeVar("Result")
 
 group = new_group()
 
@@ -72,7 +69,15 @@ def check(
         folder, url = here
     named = [one for one in Engine if url.startswith(one[:8])]  # also postgres://
     stream = Stream("user", folder, settings.tenant_naming_convention)
-    chosen, are_together = _in_time(lambda: lint_revisions.choose(stream, texts), seconds)
+    # The files are imported, and can do anything.
+    reading = DaemonThreads(1, "lint").submit(lint_revisions.choose, stream, texts)
+    try:
+        chosen, are_together = reading.result(seconds)
+    except TimeoutError as error:
+        raise RevisionsEndless(
+            f"The revisions could not be read in {seconds:g} s: a file of them loops or waits when "
+            "it is imported, outside its functions."
+        ) from error
     found = lint_revisions.lint(
         chosen,
         engines or named or [*Engine],
@@ -90,26 +95,6 @@ def check(
         for revision, one, on in found
     ]
     return LintReport(len(chosen), report)
-
-
-def _in_time(read: Callable[[], Result], seconds: float) -> Result:
-    """Return the result of *read*, which imports files that can do anything."""
-    future: Future[Result] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(read())
-        except BaseException as error:  # noqa: BLE001 - the caller gets it
-            future.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        return future.result(seconds)
-    except TimeoutError as error:
-        raise RevisionsEndless(
-            f"The revisions could not be read in {seconds:g} s: a file of them loops or waits when "
-            "it is imported, outside its functions."
-        ) from error
 
 
 def show(report: LintReport, *, level: Level, sarif_file: Path | None) -> None:
