@@ -125,8 +125,7 @@ async def _with_details(catalog: Catalog, page: Page[MigrationRun]) -> Migration
         )
         for run in page.items
     ]
-    window = page.window
-    return MigrationRunPage(items, window.page, window.size, page.total_count, page.total_pages)
+    return MigrationRunPage.of_page(page, items)
 
 
 async def _newest(catalog: Catalog) -> UUID:
