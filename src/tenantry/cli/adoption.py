@@ -10,7 +10,7 @@ from tenantry.cli.database_urls import STANDARD_INPUT, read_url
 from tenantry.cli.exit_status import Misuse
 from tenantry.cli.new_tenant import OwnerName, read_owner, show_created
 from tenantry.cli.printing import output
-from tenantry.cli.printing.restored import show_restored
+from tenantry.cli.restored import show_restored
 from tenantry.migration.environment import read_environment
 from tenantry.settings import SERVER_DEFAULT, Settings
 

@@ -18,8 +18,8 @@ from tenantry.cli.completion import tenant_names
 from tenantry.cli.exit_status import ExitStatus, Misuse
 from tenantry.cli.finding import find_tenant, read_id
 from tenantry.cli.printing import output
-from tenantry.cli.printing.restored import show_restored
 from tenantry.cli.recovery import Archive, Place
+from tenantry.cli.restored import show_restored
 from tenantry.cli.transfer import STREAM
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.ids import parse_id

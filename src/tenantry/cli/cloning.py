@@ -9,7 +9,7 @@ from tenantry.backup import cloning
 from tenantry.backup.cloning import SQL_BYTES_MAX, BadAnonymisation
 from tenantry.cli import options, session, transfer
 from tenantry.cli.finding import find_tenant
-from tenantry.cli.printing.restored import show_restored
+from tenantry.cli.restored import show_restored
 
 
 async def clone(
