@@ -16,6 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.errors import ExtensionError
 
+from tools.site.tables import TableTranslator
+
 ROOT = Path(__file__).parents[2]
 CONSOLE = ROOT / "src/tenantry/console/static/console.css"
 NAV = "docs/nav.toml"
@@ -77,6 +79,7 @@ class ManualBuilder(StandaloneHTMLBuilder):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_builder(ManualBuilder)
+    app.set_translator(ManualBuilder.name, TableTranslator)
     app.connect("source-read", _add_groups)
     app.connect("build-finished", _finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
