@@ -9,9 +9,10 @@ FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv --without-pip /opt/tenantry
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-COPY requirements/runtime.lock ./
+# With S3 and traces, which settings switch on.
+COPY requirements/extras.lock ./
 RUN python -m pip --python /opt/tenantry/bin/python install \
-      --require-hashes --only-binary :all: --requirement runtime.lock
+      --require-hashes --only-binary :all: --requirement extras.lock
 COPY pyproject.toml LICENSE README.md ./
 COPY src ./src
 RUN python -m pip --python /opt/tenantry/bin/python install \

@@ -255,8 +255,8 @@ javascript: .node/.javascript ## Check format, style and types of the console's 
 
 lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements/runtime.lock pyproject.toml
-	$(COMPILE) --upgrade --extra otel -c requirements/runtime.lock -o requirements/otel.lock pyproject.toml
-	$(COMPILE) --upgrade --group dev -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml
+	$(COMPILE) --upgrade --extra otel --extra s3 --group build -c requirements/runtime.lock -o requirements/extras.lock pyproject.toml
+	$(COMPILE) --upgrade --group dev -c requirements/extras.lock -o requirements/dev.lock pyproject.toml
 	printf '%s\n' $(LOWEST) | $(COMPILE) --no-deps -o requirements/lowest.lock -
 	$(COMPILE) --upgrade --group bench -c requirements/dev.lock -o requirements/bench.lock pyproject.toml
 	$(COMPILE) --upgrade --group supply -c requirements/dev.lock -o requirements/supply.lock

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LOCK = "requirements/runtime.lock"
+LOCK = "requirements/extras.lock"
 CLEAN, VULNERABLE, NOT_ASKED = 0, 1, 3
 SECONDS_MAX = 300
 REQUEST_SECONDS = 10

@@ -1,10 +1,10 @@
-"""The licences of what a release installs: `docs/reference/licences.md`, from the lock file."""
+"""The licences of what a release and its image install: for `docs/reference/licences.md`."""
 
 import re
 from importlib import metadata
 from pathlib import Path
 
-LOCK = Path("requirements/runtime.lock")
+LOCK = Path("requirements/extras.lock")
 UNKNOWN = "unknown"
 
 # Locked for other platforms, so their metadata is not installed here.
@@ -17,6 +17,7 @@ ELSEWHERE = {
 # Classifiers that are older than SPDX expressions, and their SPDX identifiers.
 SPDX = {
     "Apache Software License": "Apache-2.0",
+    "3-Clause BSD License": "BSD-3-Clause",
     "BSD License": "BSD-3-Clause",
     "ISC License": "ISC",
     "ISC License (ISCL)": "ISC",
@@ -25,7 +26,7 @@ SPDX = {
     "GNU Lesser General Public License v3 (LGPLv3)": "LGPL-3.0-only",
 }
 # What a distributor of Tenantry can comply with. The LGPL requires that its part can be
-# replaced: it is a separate package.
+# replaced, and the MPL that its files stay under it: each is a separate, unchanged package.
 ACCEPTED = frozenset(
     {
         "0BSD",
@@ -36,6 +37,7 @@ ACCEPTED = frozenset(
         "LGPL-3.0-only",
         "MIT",
         "MIT-0",
+        "MPL-2.0",
         "PSF-2.0",
         "Unlicense",
     }
@@ -44,7 +46,7 @@ _PINNED = re.compile(r"^([A-Za-z0-9_.-]+)==([^ ;\\]+)", re.MULTILINE)
 
 
 def locked() -> dict[str, str]:
-    """Return the version of every package that `requirements/runtime.lock` names."""
+    """Return the version of every package that `requirements/extras.lock` names."""
     return dict(_PINNED.findall(LOCK.read_text(encoding="utf-8")))
 
 

@@ -97,9 +97,10 @@ def main() -> None:
 def _licences_page() -> str:
     return _page(
         "Licences",
-        "The packages in `requirements/runtime.lock`, which a release installs, with the licence "
-        "that each declares, as an SPDX expression. Tenantry itself is under the Apache License "
-        "2.0. `make sbom` writes this list with versions and hashes as a bill of materials "
+        "The packages in `requirements/extras.lock`, which the container image installs (a "
+        "release: without those of the extras `otel` and `s3`), with the licence that each "
+        "declares, as an SPDX expression. Tenantry itself is under the Apache License 2.0. "
+        "`make sbom` writes those of a release with versions and hashes as a bill of materials "
         "(CycloneDX); `make audit` checks for known vulnerabilities.",
         _table(("package", "licence"), [(f"`{name}`", text) for name, text in licences.rows()]),
     )
