@@ -594,13 +594,15 @@ class TestMigrateContinue:
         both = tenantry("migrate", "all", *waves, "--hold", "--hold-check", **migrations)
         held = tenantry("migrate", "all", *waves, "--hold", **migrations)
         run_id = tenantry("migrate", "history", "--json").data["items"][0]["id"]
+        other = tenantry("migrate", "all", **migrations)
         shown = tenantry("migrate", "show")
         status = tenantry("migrate", "status", **migrations)
         first = tenantry("migrate", "continue", run_id, "--wave", "1", "--json", **migrations)
         again = tenantry("migrate", "continue", run_id, "--wave", "1", **migrations)
         last = tenantry("migrate", "continue", run_id, "--wave", "2", **migrations)
 
-        assert (both.status, again.status) == (2, 2)
+        assert (both.status, other.status, again.status) == (2, 2, 2)
+        assert f"waits in the migration run {run_id}" in only_line(other.stderr)
         assert held.status == first.status == 4
         assert "1 of 3 tenants are at the head. The run is holding: Wave 1 of 3" in held.stdout
         assert f"Continue: `tenantry migrate continue {run_id} --wave 1`." in held.stderr

@@ -249,6 +249,7 @@ class TestBody(WithMigrations):
         wrong = await admin.post(path, json={"wave": 2})
         unknown = await admin.post(f"{HISTORY}/{UNKNOWN_ID}/continue", json={"wave": 1})
         without = await admin.post(path, json={})
+        other = await admin.post(MIGRATE_ALL, json={})
         continued = await admin.post(path, json={"wave": 1})
         again = await admin.post(path, json={"wave": 1})
         run = await ended(world)
@@ -261,6 +262,8 @@ class TestBody(WithMigrations):
         for refusal in (wrong, again):
             refused(refusal, 409)
             assert refusal.headers["x-error-code"] == "run_not_holding"
+        assert run_id in refused(other, 409)
+        assert other.headers["x-error-code"] == "tenants_held"
         refused(unknown, 404)
         refused(without, 400)
         assert continued.status_code == 202

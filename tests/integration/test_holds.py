@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from tenantry.catalog import audit, holds, jobs, notices, runs
+from tenantry.catalog.holds import TenantsHeld
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import RunNotHolding
 from tenantry.catalog.runs import UNFINISHED_MAX, MigrationRun, RunState
@@ -23,7 +24,7 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
-from tests.integration.gates import Gate, is_migrated, tenants
+from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants
 from tests.integration.programs import running
 
 pytestmark = pytest.mark.timeout(120)
@@ -167,6 +168,81 @@ class TestHold:
             async with running("work", gated) as process:
                 await until(services, run_id, RunState.HOLDING, 2)
         assert migrated(services, made) == 2
+
+
+class TestAnotherRun:
+    async def test_of_a_tenant_that_waits_is_refused_until_the_run_that_holds_is_continued(
+        self, gated: Settings, gate: Gate
+    ):
+        async with open_services(gated) as services:
+            made = await fleet(services, gate, 3)
+            held = await start(services, waves=[1, "100%"])
+            await services.fleet.wait(held)
+
+            for options in (
+                RunOptions(),
+                RunOptions(only_behind=True),
+                RunOptions(tenant_ids=[made[0].id, made[2].id]),
+                RunOptions(waves=[1, "100%"], hold=True),
+            ):
+                with pytest.raises(TenantsHeld) as refused:
+                    await services.fleet.plan(ADA, triggered_by="ada", options=options)
+                assert f"{held}, which holds after wave 1" in refused.value.message
+
+            assert migrated(services, made) == 1
+            assert (await runs.page(services.catalog, Window(1, 10))).total_count == 1
+            await services.fleet.resume(ADA, held, wave=1)
+            assert (await services.fleet.wait(held)).success_count == 3
+            run_id = await services.fleet.plan(ADA, triggered_by="ada")
+            assert (await services.fleet.wait(run_id)).success_count == 3
+
+    async def test_of_other_tenants_is_started(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await fleet(services, gate, 3)
+            spoil(services, made[0])
+            options = RunOptions(tenant_ids=[one.id for one in made[:2]], waves=[1, 2], hold=True)
+            held = await services.fleet.plan(ADA, triggered_by="ada", options=options)
+            assert (await services.fleet.wait(held)).failed_count == 1
+            mend(services, made[0])
+
+            for options in (RunOptions(retry_of=held), RunOptions(tenant_ids=[made[2].id])):
+                run_id = await services.fleet.plan(ADA, triggered_by="ada", options=options)
+                assert (await services.fleet.wait(run_id)).success_count == 1
+
+            assert [is_migrated(services, one) for one in made] == [True, False, True]
+            assert (await runs.get(services.catalog, held)).holding_wave == 1
+
+    async def test_of_a_plan_can_be_started_after_the_run_that_holds_was_cancelled(
+        self, gated: Settings, gate: Gate
+    ):
+        async with open_services(gated) as services:
+            made = await fleet(services, gate, 2)
+            held = await start(services, waves=[1, 2])
+            await services.fleet.wait(held)
+            plan = (await services.fleet.preview(ADA, rehearse=False)).plan
+            assert plan is not None
+            with pytest.raises(TenantsHeld):
+                await services.fleet.plan(ADA, triggered_by="ada", plan_id=plan.id)
+
+            await services.fleet.cancel(ADA, held, ends_all=True)
+            run_id = await services.fleet.plan(ADA, triggered_by="ada", plan_id=plan.id)
+
+            assert (await services.fleet.wait(run_id)).success_count == 2
+            assert migrated(services, made) == 2
+
+    async def test_of_many_tenants_is_refused_also_if_the_last_one_waits(
+        self, gated: Settings, gate: Gate
+    ):
+        async with open_services(gated, pace=Pace(added_max=2)) as services:
+            made = await fleet(services, gate, 5)
+            options = RunOptions(tenant_ids=[made[0].id, made[4].id], waves=[1, 2], hold=True)
+            held = await services.fleet.plan(ADA, triggered_by="ada", options=options)
+            await services.fleet.wait(held)
+
+            with pytest.raises(TenantsHeld, match=made[4].name):
+                await services.fleet.plan(ADA, triggered_by="ada")
+
+            assert migrated(services, made) == 1
 
 
 class TestContinue:
@@ -326,6 +402,7 @@ class TestCheck:
                     await services.queue.cancel(ADA, job.id)
                 run = await services.fleet.wait(run_id)
                 assert "The check has failed: It was cancelled." in (run.held_because or "")
+                await services.fleet.cancel(ADA, run_id, ends_all=True)
 
     async def test_decides_nothing_after_a_person_has(self, gated: Settings, gate: Gate):
         async with open_services(with_check(gated, "sleep 2")) as services:
@@ -369,14 +446,18 @@ class TestForgotten:
     @pytest.mark.slow
     async def test_holds_do_not_stop_new_runs(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
-            await fleet(services, gate, 2)
-            held = [await start(services, waves=[1, 2]) for _ in range(UNFINISHED_MAX + 5)]
+            first, *others = await fleet(services, gate, UNFINISHED_MAX + 6)
+            held = []
+            for one in others:
+                options = RunOptions(tenant_ids=[first.id, one.id], waves=[1, 2], hold=True)
+                held.append(await services.fleet.plan(ADA, triggered_by="ada", options=options))
             for run_id in held:
                 assert (await services.fleet.wait(run_id)).holding_wave == 1
 
-            run_id = await services.fleet.plan(ADA, triggered_by="ada")
+            options = RunOptions(tenant_ids=[first.id])
+            run_id = await services.fleet.plan(ADA, triggered_by="ada", options=options)
 
-            assert (await services.fleet.wait(run_id)).success_count == 2
+            assert (await services.fleet.wait(run_id)).success_count == 1
             await services.fleet.resume(ADA, held[0], wave=1)
             assert (await services.fleet.wait(held[0])).success_count == 2
 

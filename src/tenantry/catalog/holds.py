@@ -1,8 +1,11 @@
 """Runs that hold after a wave, until a person or the operator's check continues them.
 
 A run that holds after a wave has no item that may start: those of its next wave wait. So no process
-works on it, and it costs the others nothing.
+works on it, and it costs the others nothing. No other run with one of its waiting tenants begins.
 """
+
+from collections.abc import Sequence
+from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
@@ -11,12 +14,15 @@ from tenantry.catalog import job_queue, notices
 from tenantry.catalog.job_queue import WAVE, JobOptions
 from tenantry.catalog.job_states import Job, JobState
 from tenantry.catalog.outbox import Subscribed
-from tenantry.catalog.run_tables import migration_run
+from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import Progress
 from tenantry.catalog.session import CatalogSession, RowId
+from tenantry.catalog.waves import is_waiting
 from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of
+from tenantry.db.types import Ids, is_listed
 from tenantry.kit.clock import utc_now
+from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
 
 # Of others, the processes do not count the answers.
@@ -24,7 +30,20 @@ RATED_MAX = 10
 CHECKER = "wave check"
 """Who continues a run after a check, in the audit log."""
 
-_run = migration_run.c
+
+class TenantsHeld(Conflict):
+    """A tenant of the run waits in another run, which holds: continue or cancel that one first."""
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """A tenant that waits in a run that holds."""
+
+    tenant_name: str
+    run_id: UUID
+    holding_wave: int
+
+
+_run, _item = migration_run.c, tenant_migration.c
 _reason = sa.bindparam("reason", type_=sa.String)
 _is_run = _run.id == sa.bindparam("run")
 _RATED = Statement(
@@ -49,6 +68,19 @@ _WORKABLE = Statement(
     .order_by(_run.held_reason.is_not(None), _run.id)
     .limit(LIMIT),
     Progress,
+)
+
+_HELD = Statement(
+    sa.select(_item.tenant_name, _item.run_id, _run.holding_wave)
+    .join_from(migration_run, tenant_migration, _item.run_id == _run.id)
+    .where(
+        _run.finished_at.is_(None),
+        _run.holding_wave.is_not(None),
+        is_waiting,
+        is_listed(_item.tenant_id, sa.bindparam("tenant_ids", type_=Ids)),
+    )
+    .limit(1),
+    _Held,
 )
 
 
@@ -82,6 +114,20 @@ async def began(session: CatalogSession, run: Progress) -> None:
             options=msgspec.json.encode(options).decode(),
         )
         await job_queue.add(session, [job])
+
+
+async def refuse_waiting(session: CatalogSession, tenant_ids: Sequence[UUID]) -> None:
+    """Refuse these tenants for a new run if one of them waits in a run that holds.
+
+    Raises:
+        TenantsHeld: One does. The message names it, and that run.
+    """
+    held = await session.fetch_one(_HELD, tenant_ids=tenant_ids)
+    if held is not None:
+        raise TenantsHeld(
+            f"Nothing was started: {held.tenant_name} waits in the migration run {held.run_id}, "
+            f"which holds after wave {held.holding_wave}. Continue or cancel that run first."
+        )
 
 
 async def check_failed(session: CatalogSession, subscribed: Subscribed, job: Job) -> None:

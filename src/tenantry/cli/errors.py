@@ -11,6 +11,7 @@ from tenantry.backup.restoring import TenantExists
 from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
 from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
+from tenantry.catalog.holds import TenantsHeld
 from tenantry.catalog.records import CredentialsInUse
 from tenantry.catalog.runs import MigrationRunNotFound, RunContinues
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
@@ -59,6 +60,7 @@ ADVICE: dict[type[TenantryError], str] = {
     TenantExists: "Use --replace TENANT, or --as NAME.",
     TenantNameInUse: "Choose another name (for `undelete`, with --name).",
     TenantNotFound: "`tenantry tenant list` lists the tenants.",
+    TenantsHeld: "Use `tenantry migrate continue RUN --wave N`, or `tenantry migrate cancel RUN`.",
     TenantReadOnly: "If it is not being moved, run `tenantry tenant activate TENANT`.",
     UnknownServer: "The setting TENANTRY_TENANT_SERVERS has the names of the servers.",
     UserNotFound: "`tenantry user list TENANT` lists the users.",

@@ -18,6 +18,7 @@ from msgspec import structs, to_builtins
 from tenantry.catalog import (
     audit,
     durations,
+    holds,
     notices,
     plans,
     run_tenants,
@@ -118,6 +119,7 @@ class Fleet:
             PlanLost: This process was silent for too long.
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged: The plan cannot be started.
             PlanRequired, OwnPlan: The settings demand a plan, or that of another person.
+            TenantsHeld: A tenant waits in another run, which holds.
             RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: The run in
                 ``options.undoes`` cannot be undone.
         """
@@ -181,6 +183,7 @@ class Fleet:
                 added = await plans.add_items(
                     session, run_id, selection, after=after, waits=waits, limit=limit
                 )
+                await holds.refuse_waiting(session, added)
                 keys = {one: draft.sort_keys[one] for one in added if one in draft.sort_keys}
                 await waves.set_sort_keys(session, run_id, keys)
                 total += len(added)
@@ -209,7 +212,7 @@ class Fleet:
             target = f"{target} {options.label}"
         if options.undoes is not None and not total:
             raise NothingToUndo
-        sized, holds = await self._waves(session, draft, total) if options.waves else ([], [])
+        sized, held = await self._waves(session, draft, total) if options.waves else ([], [])
         sizes, details = [size for size, _ in sized], [wave for _, wave in sized]
         begun = structs.replace(
             run,
@@ -219,7 +222,7 @@ class Fleet:
             unopened_count=sizes[0] if sizes else 0,
             wave_details=to_builtins(details) if set(details) - {Wave()} else None,
             wave_failed_max=details[0].max_failures if details else None,
-            holds=holds or None,
+            holds=held or None,
             has_check=options.hold == CHECK,
             max_error_rate=options.max_error_rate,
         )
