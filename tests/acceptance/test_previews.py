@@ -14,10 +14,13 @@ from tests.acceptance.support import (
     OWN_POSTS,
     POSTS,
     TENANTS,
+    add_user,
     database_of,
     done,
+    log_in,
     ok,
     patch_tenant,
+    patch_user,
     refused,
 )
 from tests.conftest import World
@@ -159,6 +162,28 @@ class TestEnd:
         ok(await preview(blog, link))
         await patch_tenant(blog.world, blog.world.acme, modules=["mcp"])
         refused(await preview(blog, link), 404)
+
+    async def test_comes_with_the_account_of_its_author(self, world: World, blog: Blog) -> None:
+        """If the account is active again, the link is, too. Without an author, it stays."""
+        user = await add_user(world, world.acme, "editor@acme.example.com", role="editor")
+        draft = await blog.write("Draft")
+        bearer = ok(await log_in(world, world.acme, email=user["email"]))["token"]
+        key = world.acme.key.secret
+        editor = await blog.client(authorization=f"Bearer {bearer}", x_api_key=key)
+        link = ok(await editor.post(links_of(draft), json={}), 201)
+        unbound = ok(await (await blog.token(bound=False)).post(links_of(draft), json={}), 201)
+        ok(await preview(blog, link))
+
+        await patch_user(world, world.acme, user["id"], isActive=False)
+        refused(await preview(blog, link), 404)
+        await patch_user(world, world.acme, user["id"], isActive=True)
+        ok(await preview(blog, link))
+        admin = await world.admin()
+        done(await admin.delete(f"{TENANTS}/{world.acme.tenant.id}/users/{user['id']}"))
+
+        refused(await preview(blog, link), 404)
+        ok(await preview(blog, unbound))
+        ok(await preview(blog, await link_to(blog, draft)))
 
     async def test_comes_with_the_tenant(self, blog: Blog) -> None:
         link = await link_to(blog, await blog.write("Draft"))

@@ -13,14 +13,20 @@ KIND = "tnp_"
 ID_BYTES = 16
 SECONDS_BYTES = 8
 CODE_BYTES = 24
-_SIGNED_BYTES = 2 * ID_BYTES + SECONDS_BYTES
+_SIGNED_BYTES = 3 * ID_BYTES + SECONDS_BYTES
+_NO_USER = UUID(int=0)
 
 
 class PreviewClaims(msgspec.Struct, frozen=True):
-    """What a token says: a link of a tenant, until a time in whole seconds."""
+    """What a token says: a link of a tenant, until a time in whole seconds.
+
+    Attributes:
+        user_id: Who has made the link; None without a user.
+    """
 
     tenant_id: UUID
     link_id: UUID
+    user_id: UUID | None
     expires_at: datetime
 
 
@@ -35,7 +41,8 @@ def key_of(secret: str) -> bytes:
 def sign(key: bytes, claims: PreviewClaims) -> str:
     """Return the token of a link."""
     seconds = int(claims.expires_at.timestamp()).to_bytes(SECONDS_BYTES, "big")
-    signed = claims.tenant_id.bytes + claims.link_id.bytes + seconds
+    ids = claims.tenant_id, claims.link_id, claims.user_id or _NO_USER
+    signed = b"".join(one.bytes for one in ids) + seconds
     return KIND + urlsafe_b64encode(signed + _code(key, signed)).decode().rstrip("=")
 
 
@@ -52,10 +59,10 @@ def verify(key: bytes, token: str) -> PreviewClaims | None:
     signed, code = data[:_SIGNED_BYTES], data[_SIGNED_BYTES:]
     if not hmac.compare_digest(code, _code(key, signed)) or len(signed) != _SIGNED_BYTES:
         return None
-    ids = signed[:ID_BYTES], signed[ID_BYTES : 2 * ID_BYTES]
-    tenant_id, link_id = (UUID(bytes=one) for one in ids)
-    seconds = int.from_bytes(signed[2 * ID_BYTES :], "big")
-    return PreviewClaims(tenant_id, link_id, datetime.fromtimestamp(seconds, UTC))
+    ids = (signed[at * ID_BYTES : (at + 1) * ID_BYTES] for at in range(3))
+    tenant_id, link_id, user_id = (UUID(bytes=one) for one in ids)
+    expires_at = datetime.fromtimestamp(int.from_bytes(signed[-SECONDS_BYTES:], "big"), UTC)
+    return PreviewClaims(tenant_id, link_id, None if user_id == _NO_USER else user_id, expires_at)
 
 
 def _code(key: bytes, signed: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Preview links: one reads the latest text of a post, published or not, without other credentials.
 
 A link ends with its time, when it is revoked, and with its post; it reads nothing while the tenant
-is suspended.
+is suspended, or the user who has made it is not active.
 """
 
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ from tenantry.tenant.blog.drafted import Reads
 from tenantry.tenant.blog.versions import name_of, sees_drafts
 from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabases, require_revision
 from tenantry.tenant.entry import TenantContext
-from tenantry.tenant.tables import post, post_schedule, preview_link
+from tenantry.tenant.tables import post, post_schedule, preview_link, user
 
 LIFETIME_DEFAULT = timedelta(hours=24)
 LIFETIME_MAX = timedelta(days=30)
@@ -73,12 +73,12 @@ class IssuedPreviewLink(PreviewLink, frozen=True):
 
 _post = sa.bindparam("post", type_=sa.Uuid)
 _link = sa.bindparam("link", type_=sa.Uuid)
+_user = sa.bindparam("user", type_=sa.Uuid)
 _of_post = preview_link.c.post_id == _post
 _has_expired = preview_link.c.expires_at <= due.now
 _ADD = Statement[Any](
     sa.insert(preview_link).values(
-        parameters("id", "post_id", "created_at", "expires_at")
-        | {"created_by": name_of(sa.bindparam("user", type_=sa.Uuid))}
+        parameters("id", "post_id", "created_at", "expires_at") | {"created_by": name_of(_user)}
     )
 )
 _LIST = Statement(
@@ -107,7 +107,11 @@ _READ = Statement(
     .select_from(
         drafted.joined(Reads.EDITORS, preview_link.join(post, preview_link.c.post_id == post.c.id))
     )
-    .where(preview_link.c.id == _link, sa.not_(_has_expired)),
+    .where(
+        preview_link.c.id == _link,
+        sa.not_(_has_expired),
+        sa.or_(_user.is_(None), sa.exists().where(user.c.id == _user, user.c.is_active)),
+    ),
     PublicPost,
 )
 
@@ -145,7 +149,9 @@ async def create(
         await audit.LOG.add(session, ctx, "post.preview", post_id)
         links = await session.fetch_all(_LIST, post=post_id, now=ctx.now)
     made = next(one for one in links if one.id == link_id)
-    token = preview_tokens.sign(key, PreviewClaims(ctx.tenant.id, link_id, made.expires_at))
+    token = preview_tokens.sign(
+        key, PreviewClaims(ctx.tenant.id, link_id, user_id, made.expires_at)
+    )
     return IssuedPreviewLink(**msgspec.structs.asdict(made), token=token)
 
 
@@ -191,7 +197,8 @@ async def read(
     says which tenant it is, and it counts for the limit of requests as a caller of that.
 
     Raises:
-        PreviewNotFound: The token is not signed with *key*, or the link has ended.
+        PreviewNotFound: The token is not signed with *key*, the link has ended, or the user who has
+            made it is not active.
         TooManyRequests: The limit is reached.
         DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
     """
@@ -210,7 +217,7 @@ async def read(
         check(limits.take(claims.link_id, tenant_id=tenant.id))
     database = await databases.open(tenant, writes=False)
     await require_revision(database, WRITABLE_FROM)
-    found = await database.fetch_one(_READ, link=claims.link_id, now=ctx.now)
+    found = await database.fetch_one(_READ, link=claims.link_id, user=claims.user_id, now=ctx.now)
     if found is None:
         raise PreviewNotFound
     return found
