@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tenantry.api.door import Api
+from tenantry.api.http.at_once import sent_at_once
 from tenantry.api.http.connections import REFUSED_MAX, ConnectionLimits
-from tenantry.api.http.protocol import BoundedProtocol, sent_at_once
+from tenantry.api.http.protocol import BoundedProtocol
 from tenantry.api.requests import BodyLimits
 from tenantry.api.table import ENDPOINTS
 from tenantry.app import app_over

@@ -23,7 +23,7 @@ from tenantry.api.error_responses import (
     UnsupportedMediaType,
 )
 from tenantry.api.http.body_memory import UNCOUNTED_BYTES, BodyReservation
-from tenantry.api.http.protocol import received_at_once
+from tenantry.api.http.at_once import received_at_once
 from tenantry.api.streaming import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id

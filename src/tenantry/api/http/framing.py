@@ -13,6 +13,8 @@ from tenantry.api.error_responses import HttpError
 _HOST_FORM = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
 
 
+# The headers that say where the request ends, and whether its client waits.
+FRAMING = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
 # Each escape in it costs a call in Python.
 TARGET_BYTES_MAX = 8_192
 
@@ -49,7 +51,7 @@ def body_length(
     """Return the ``Content-Length`` of a request, 0 without one; None if its body is chunked.
 
     Args:
-        headers: The headers, accepted by the parser, with names in lower case.
+        headers: At least those of `FRAMING`, accepted by the parser, with names in lower case.
         version: The HTTP version, such as ``1.1``.
         target_bytes: The length of the path with the query.
         is_connect: Whether its method is CONNECT, which has no body in chunks.

@@ -4,23 +4,19 @@ uvicorn reads everything that a client sends into memory, has no deadline for a 
 client that does not read, and restarts its keep-alive timer with every byte. Here a connection is
 always in one `State`, and each state that waits for the client has a deadline.
 
-Only this module and `rare_clients` use internals of uvicorn: `HttpToolsProtocol`,
+Only this module, `at_once` and `rare_clients` use internals of uvicorn: `HttpToolsProtocol`,
 `RequestResponseCycle` and `FlowControl`. So uvicorn has an upper bound in `pyproject.toml`, and
 `tests/unit/test_uvicorn.py` fails if these internals have changed.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from tenantry.api.error_responses import HeadersTooLarge, HttpError
 from tenantry.api.http.connection_states import (
@@ -36,7 +32,7 @@ from tenantry.api.http.connection_states import (
     State,
 )
 from tenantry.api.http.connections import Connections
-from tenantry.api.http.framing import BadFraming, body_length, body_parser
+from tenantry.api.http.framing import FRAMING, BadFraming, body_length, body_parser
 from tenantry.api.http.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.http.part_writer import PartWriter
 from tenantry.api.http.rare_clients import reset_at_end, send_expected, send_unchunked
@@ -53,47 +49,6 @@ LAST_REQUEST_SECONDS = 1.0
 def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
     """Return the protocol factory of one server, for ``uvicorn.Config(http=...)``."""
     return partial(BoundedProtocol, connections)
-
-
-def sent_at_once(
-    send: Callable[..., object], status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
-) -> bool:
-    """Send a whole response in one write, if *send* is uvicorn's own; else return False.
-
-    uvicorn writes the head and the body separately, in two system calls and two packets, and
-    iterates over the headers three times: a tenth of the time of a short request. Rare cases are
-    left to uvicorn: a client that has disconnected, does not read, or closes the connection.
-    The *headers* are trusted, have names in lower case, and include the content length.
-    """
-    cycle = getattr(send, "__self__", None)
-    if (
-        not isinstance(cycle, RequestResponseCycle)
-        or cycle.disconnected
-        or cycle.flow.write_paused
-        or cycle.waiting_for_100_continue
-        or not cycle.keep_alive
-    ):
-        return False
-    lines = b"\r\n".join(map(b": ".join, (*cycle.default_headers, *headers)))
-    cycle.response_started = cycle.response_complete = True
-    cycle.message_event.set()
-    cycle.transport.write(b"%b%b\r\n\r\n%b" % (STATUS_LINE[status], lines, body))
-    cycle.on_response()
-    return True
-
-
-def received_at_once(receive: Callable[..., object]) -> bytes | None:
-    """Return the whole body of a request if it has arrived and *receive* is uvicorn's own.
-
-    Nearly every body arrives together with the head. Then no deadline is needed.
-    """
-    cycle = getattr(receive, "__self__", None)
-    if not isinstance(cycle, RequestResponseCycle) or cycle.more_body or cycle.disconnected:
-        return None
-    body, cycle.body = bytes(cycle.body), bytearray()
-    cycle.message_event.clear()
-    cycle.flow.resume_reading()
-    return body
 
 
 class _Flow(FlowControl):
@@ -132,6 +87,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stall = Stall()
         self._is_last = False
         self._lingers = False
+        # Those headers of the current request that `body_length` reads.
+        self._framing: list[tuple[bytes, bytes]] = []
         # The parser rejects 1.2; `body_length` reads it as 1.1, and rejects other major versions.
         self.parser.set_dangerous_leniencies(lenient_version=True)
 
@@ -154,9 +111,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a request; hold back input that arrives before its response."""
-        if self._holds_input:
+        if self._held and self._holds_input:
             self._hold(self._held[self._held_from :] + data, 0)
-        elif self._state <= BODY:
+        else:
             self._read(data, 0)
 
     def check(self, now: float) -> None:
@@ -207,6 +164,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start to read a head."""
         self._enter(HEAD)
+        self._framing = []
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -215,14 +173,16 @@ class BoundedProtocol(HttpToolsProtocol):
             if len(self.headers) >= HEADERS_MAX:
                 raise HeadersTooLarge
             name = name.lower()  # as uvicorn does it, without a call more for each header
-            if name == b"expect" and value.lower() == b"100-continue":
-                self.expect_100_continue = True
             self.headers.append((name, value))
+            if name in FRAMING:
+                self._framing.append((name, value))
+                if name == b"expect" and value.lower() == b"100-continue":
+                    self.expect_100_continue = True
 
     def on_headers_complete(self) -> None:
         """Check the framing of the request, and start to handle it."""
         version, is_connect = self.parser.get_http_version(), self.parser.get_method() == b"CONNECT"
-        length = body_length(self.headers, version, len(self.url), is_connect=is_connect)
+        length = body_length(self._framing, version, len(self.url), is_connect=is_connect)
         self._head_bytes = 0
         self._left = length or 0
         self._chunked = ChunkedBody() if length is None else None
@@ -230,7 +190,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # is ignored, so the input is the body (RFC 9110, section 7.8).
         if length != 0 and self.parser.should_upgrade():
             self._body_parser = body_parser(length, self.on_body, self._end_body)
-        self._enter(BODY)
+        self._state = BODY
         if version == "1.0":
             self.expect_100_continue = False  # RFC 9110, section 10.1.1
         super().on_headers_complete()
@@ -240,21 +200,29 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.send = partial(send_unchunked, cycle, self.transport)  # type: ignore[method-assign]
         elif cycle.waiting_for_100_continue:
             cycle.send = partial(send_expected, cycle, self._linger_later)  # type: ignore[method-assign]
-        if self._is_last:
-            self.cycle.keep_alive = False
+        cycle.keep_alive = cycle.keep_alive and not self._is_last
 
     def on_body(self, body: bytes) -> None:
-        """Store a part of the body."""
+        """Store a part of the body; ignore it after the response."""
         self._left -= len(body)
-        super().on_body(body)
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """End the request; after an offer to upgrade, its body follows."""
         if self._body_parser is not None:
             return
-        super().on_message_complete()
         self._left = 0
-        self._enter(IDLE if self.cycle.response_complete else ANSWERING)
+        if self.cycle.response_complete:
+            self._enter(IDLE)
+            return
+        self._state = ANSWERING
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
 
     def _end_body(self) -> None:
         self._body_parser = None
@@ -272,12 +240,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._enter(CLOSING)
             return
-        if self._state is BODY:
+        if self._state is ANSWERING:
+            self._enter(IDLE)
+        elif self._state is BODY:
             self._enter(DRAINING)
             if self._left > CONTENT_BYTES_MAX or self._lingers:
                 self._linger()
-        elif self._state is ANSWERING:
-            self._enter(IDLE)
         if not self._holds_input:
             self._go_on()
 
@@ -332,13 +300,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def _read(self, data: bytes, at: int) -> None:
         """Parse *data* from *at* up to the end of a request; hold back the rest."""
         size = len(data)
-        while at < size and self._state <= BODY and not self._holds_input:
+        while at < size and self._state <= BODY:
+            if self._state is IDLE and self.flow.write_paused:
+                break
             try:
                 end = self._end_of_part(data, at)
-            except HttpError as refusal:
-                self._refuse(refusal)
+                (self._body_parser or self.parser).feed_data(data[at:end])
+            except httptools.HttpParserUpgrade:
+                pass
+            except (httptools.HttpParserError, HttpError) as error:
+                # The parser chains an error of a callback.
+                cause = error if isinstance(error, HttpError) else error.__context__
+                self._refuse(cause if isinstance(cause, HttpError) else BadFraming())
                 return
-            self._parse(data[at:end])
             at = end
         if at < size and self._holds_input:
             self._hold(data, at)
@@ -349,27 +323,20 @@ class BoundedProtocol(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def _end_of_part(self, data: bytes, at: int) -> int:
-        """Return the end of the bytes to parse: no byte after the end of a request."""
+        """Return the end of the bytes to parse: no byte after the end of a request.
+
+        Raises:
+            HttpError: The head or the framing of the body is too large.
+        """
         if self._state <= HEAD:
-            return self._end_of_head.end(data, at) or len(data)
+            end = self._end_of_head.end(data, at) or len(data)
+            self._head_bytes += end - at
+            if self._head_bytes > HEAD_BYTES_MAX:
+                raise HeadersTooLarge
+            return end
         if self._chunked is not None:
             return self._chunked.end(data, at)
         return min(len(data), at + self._left)
-
-    def _parse(self, part: bytes) -> None:
-        if self._state <= HEAD:
-            self._head_bytes += len(part)
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self._refuse(HeadersTooLarge())
-                return
-        try:
-            (self._body_parser or self.parser).feed_data(part)
-        except httptools.HttpParserUpgrade:
-            return
-        except httptools.HttpParserError as error:
-            # The parser chains an error of a callback.
-            cause = error.__context__
-            self._refuse(cause if isinstance(cause, HttpError) else BadFraming())
 
     def _refuse(self, refusal: HttpError) -> None:
         """Send the error, unless a response was started, and end the connection."""
