@@ -15,7 +15,7 @@ from tenantry.api.request_state import Scope
 from tenantry.api.requests import read_body
 from tenantry.api.routes.tenant_auth import update_profile
 
-JSON = [(b"content-type", b"application/json")]
+JSON = {b"content-type": b"application/json"}
 PART = b"x" * (UNCOUNTED_BYTES + 1)
 
 

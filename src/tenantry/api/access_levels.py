@@ -15,6 +15,7 @@ Caller = Identity | AdminContext | None
 AUTHORIZATION = b"authorization"
 API_KEY = b"x-api-key"
 MCP_TOKEN = b"x-mcp-token"
+CREDENTIALS = (AUTHORIZATION, API_KEY, MCP_TOKEN)
 
 _Identify = Callable[[Identifier, OperationContext, Credentials], Awaitable[Caller]]
 
@@ -43,7 +44,7 @@ class Level:
     role: TenantRole | None = None
 
 
-_ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
+_ANY = frozenset(CREDENTIALS)
 
 OPEN = Level("Open", frozenset(), None)
 ADMIN = Level("Admin", frozenset({AUTHORIZATION}), Identifier.admin)

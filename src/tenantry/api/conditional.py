@@ -74,16 +74,16 @@ def require_if_match(headers: RawHeaders) -> None:
         raise IfMatchRequired
 
 
-def expected_of(endpoint: Endpoint, headers: RawHeaders) -> Expected:
+def expected_of(endpoint: Endpoint, headers: Mapping[bytes, bytes]) -> Expected:
     """Return a function that compares a resource with If-Match and If-None-Match.
 
     It raises `ResourceExists` if If-None-Match names the resource, as an asterisk does: a missing
     one is 404 in any case. None without those headers.
     """
-    sent = [one for one in headers if one[0] in PRECONDITIONS]
-    if not sent:
+    if PRECONDITIONS.isdisjoint(headers):
         return None
-    tags, unwanted, schema = expected_tags(sent), known_tags(sent), endpoint.edits
+    sent, schema = headers.items(), endpoint.edits
+    tags, unwanted = expected_tags(sent), known_tags(sent)
     assert schema is not None
     wanted = None if tags is None or ANY in tags else tags
     if wanted is None and not unwanted:

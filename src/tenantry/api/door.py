@@ -162,7 +162,9 @@ class Api:
         request.endpoint = endpoint
         if endpoint.level is OPEN and endpoint.reads_body:
             check_same_site(request.headers)
-        request.credentials = read_credentials(request.headers, endpoint.level.headers)
+        request.credentials = read_credentials(
+            request.headers, request.sent, endpoint.level.headers
+        )
         request.known = self._services.catalog.cache.generation
         if not self._recall(endpoint, request):
             with request.deadline:
@@ -271,7 +273,7 @@ class Api:
             pool, sender = self._strangers_memory, network_of(request.anonymous.address)
         request.reserved = reserved = BodyReservation(pool, sender)
         try:
-            return await read_body(endpoint, request.headers, receive, reserved, self._body_limits)
+            return await read_body(endpoint, request.sent, receive, reserved, self._body_limits)
         except TenantryError as error:
             return error
 
@@ -360,7 +362,7 @@ class Api:
         if endpoint.headers:
             parameters |= read_headers(request.headers, endpoint.headers)
         if endpoint.has_precondition:
-            parameters["expected"] = expected_of(endpoint, request.headers)
+            parameters["expected"] = expected_of(endpoint, request.sent)
         if endpoint.is_event_stream:
             parameters["readmit"] = partial(self._admit_again, endpoint, request)
         return parameters

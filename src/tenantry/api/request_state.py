@@ -15,7 +15,7 @@ from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Response
 from tenantry.api.http.body_memory import BodyReservation
-from tenantry.api.requests import is_token
+from tenantry.api.requests import by_name, is_token
 from tenantry.api.streaming import Receive
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.access_log import SERVER_ERROR, AccessEntry
@@ -143,6 +143,8 @@ class RequestState:
 
     Attributes:
         deadline: How long the request may still use databases.
+        headers: Its headers, as they were sent.
+        sent: Its headers by name.
         reserved: The memory of its body; None until the credentials are verified.
         values: The parameters in its path, not decoded.
         credentials: Those that its endpoint reads.
@@ -180,6 +182,7 @@ class RequestState:
         # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).
         self.method: str = "GET" if self.is_head else scope["method"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.sent = by_name(self.headers)
         self.path: str = scope["raw_path"].decode("latin-1")
         if active.tracer is not None:
             self.span = active.tracer.open_request(self.method, self.headers)

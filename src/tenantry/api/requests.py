@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.access.identify import Credentials
-from tenantry.api.access_levels import API_KEY, AUTHORIZATION, MCP_TOKEN
+from tenantry.api.access_levels import AUTHORIZATION, CREDENTIALS
 from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
 from tenantry.api.error_responses import (
     BodyTooLarge,
@@ -22,8 +22,8 @@ from tenantry.api.error_responses import (
     HttpError,
     UnsupportedMediaType,
 )
-from tenantry.api.http.body_memory import UNCOUNTED_BYTES, BodyReservation
 from tenantry.api.http.at_once import received_at_once
+from tenantry.api.http.body_memory import UNCOUNTED_BYTES, BodyReservation
 from tenantry.api.streaming import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
@@ -33,6 +33,8 @@ from tenantry.schemas.base import check_text, readable
 
 HEADERS_BYTES_MAX = 16_384
 QUERY_FIELDS_MAX = 50
+JSON = b"application/json"
+UNCODED = frozenset({b"", b"identity"})
 # Lone surrogates in a larger body are an error: replacing them takes 1 us each.
 SURROGATES_BYTES_MAX = 65_536
 
@@ -61,6 +63,8 @@ _SURROGATES = re.compile(
 )
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
+Sent = Mapping[bytes, bytes]
+"""The headers of a request by their names in lower case, as `by_name` returns them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,25 +94,46 @@ class BadRequest(Invalid):
     """The request is invalid."""
 
 
-def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
+def by_name(headers: Sequence[tuple[bytes, bytes]]) -> Sent:
+    """Return the headers of a request by name; the values of a repeated one are joined by commas.
+
+    Source: RFC 9110, section 5.3
+    """
+    sent = dict(headers)
+    if len(sent) == len(headers):  # nearly always, and then each is found without a loop
+        return sent
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(value)
+    return {name: b", ".join(several) for name, several in values.items()}
+
+
+def read_credentials(
+    headers: Collection[tuple[bytes, bytes]], sent: Sent, counted: frozenset[bytes]
+) -> Credentials:
     """Return the credentials in the headers of a request that are *counted*.
+
+    Args:
+        headers: All of them.
+        sent: The same by name.
+        counted: The names of the credential headers that are read.
 
     Raises:
         RepeatedCredential: A credential header was sent twice.
         HeadersTooLarge: The headers together are larger than `HEADERS_BYTES_MAX`.
     """
-    found: dict[bytes, str] = {}
     if sum(map(len, chain.from_iterable(headers))) > HEADERS_BYTES_MAX:
         raise HeadersTooLarge
-    for name, value in headers:
-        if name in counted:
-            if name in found:
-                raise RepeatedCredential
-            # Other blanks are not those of HTTP (RFC 9110, section 5.6.3), and make it invalid.
-            found[name] = value.strip(b" \t").decode("latin-1")
-    return Credentials(
-        found.get(AUTHORIZATION) or None, found.get(API_KEY) or None, found.get(MCP_TOKEN) or None
-    )
+    if len(sent) < len(headers):
+        names = [name for name, _ in headers if name in counted]
+        if len(names) > len(set(names)):
+            raise RepeatedCredential
+    found: list[str | None] = []
+    for name in CREDENTIALS:
+        value = sent.get(name) if name in counted else None
+        # Other blanks are not those of HTTP (RFC 9110, section 5.6.3), and make it invalid.
+        found.append(value.strip(b" \t").decode("latin-1") or None if value else None)
+    return Credentials(*found)
 
 
 def is_token(name: bytes, value: bytes) -> bool:
@@ -154,7 +179,7 @@ def keep_alive_of(endpoint: Endpoint, headers: RawHeaders) -> float | None:
 
 async def read_body(
     endpoint: Endpoint,
-    headers: RawHeaders,
+    sent: Sent,
     receive: Receive,
     reserved: BodyReservation,
     limits: BodyLimits = BODY_LIMITS,
@@ -168,13 +193,18 @@ async def read_body(
         TooManyBodies: There is no memory for it.
         UnsupportedMediaType: There is a body, and it is not plain JSON by its headers.
     """
-    announced, is_json = _form_of(headers)
+    # No coding is supported (RFC 9110, section 8.4).
+    is_json = (
+        sent.get(b"content-type", JSON).partition(b";")[0].strip().lower() == JSON
+        and sent.get(b"content-encoding", b"").strip().lower() in UNCODED
+    )
     body = received_at_once(receive)
     if body is None:
-        # First check the headers: reading the body sends `100 Continue`.
-        if announced > endpoint.body_bytes_max:
+        # First check the headers: reading the body sends `100 Continue`. The parser keeps blanks.
+        announced = sent.get(b"content-length", b"").strip()
+        if announced.isdigit() and int(announced) > endpoint.body_bytes_max:
             raise BodyTooLarge
-        if announced and not is_json:
+        if announced.strip(b"0") and not is_json:
             raise UnsupportedMediaType
         try:
             async with asyncio.timeout(limits.seconds_max):
@@ -320,18 +350,3 @@ async def _read_parts(
             reserved.grow(len(body))
         if not message.get("more_body", False):
             return bytes(body)
-
-
-def _form_of(headers: RawHeaders) -> tuple[int, bool]:
-    """Return the content length of a request, 0 if it has none, and whether its body is JSON."""
-    announced, is_json = 0, True
-    for name, value in headers:
-        # The parser keeps blanks at the end.
-        if name == b"content-length" and value.strip().isdigit():
-            announced = int(value)
-        elif name == b"content-type":
-            is_json &= value.partition(b";")[0].strip().lower() == b"application/json"
-        # No coding is supported (RFC 9110, section 8.4).
-        elif name == b"content-encoding":
-            is_json &= value.strip().lower() in {b"", b"identity"}
-    return announced, is_json
