@@ -58,6 +58,10 @@ QUESTIONS = (
     ("move a customer to another database server", "howto/move-a-tenant.html"),
     ("generate a TypeScript client", "howto/generate-a-client.html"),
     ("somebody changed a schema by hand", "howto/find-drift.html"),
+    ("a deployment is refused while a run holds", "howto/roll-out-a-migration.html"),
+    ("back up to S3", "howto/deploy.html"),
+    ("run it with docker", "howto/run-with-compose.html"),
+    ("Tenantry or Liquibase", "compare/migration-tools.html"),
 )
 # The largest paint so far, in ms since the navigation.
 LCP = """() => new Promise((resolve) => new PerformanceObserver((list) =>

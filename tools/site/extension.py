@@ -45,7 +45,13 @@ ACCESSIBLE = (
     (re.compile(r'<p class="caption" role="heading">'), '<p class="caption">'),
     (re.compile(r'<aside class="sidebar-drawer"'), r'\g<0> aria-label="Navigation"'),
     (re.compile(r'<aside class="toc-drawer[^"]*"'), r'\g<0> aria-label="On this page"'),
-    (re.compile(r"<thead>\s*<tr[^>]*>(?:\s*<th[^>]*>(?:<p></p>)?</th>)+\s*</tr>\s*</thead>"), ""),
+    (
+        re.compile(
+            r"<thead[^>]*>\s*<tr[^>]*>(?:\s*<th[^>]*>(?:<p></p>)?</th>)+\s*</tr>\s*</thead>"
+        ),
+        "",
+    ),
+    (re.compile(r"<th role=\"columnheader\"([^>]*)>(?:<p></p>)?</th>"), r'<td role="cell"\1></td>'),
 )
 # Whatever a browser loads by itself, from another host.
 ELSEWHERE = re.compile(

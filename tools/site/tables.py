@@ -22,7 +22,7 @@ LINE_CHARS = 36
 NARROW_WIDTH = 340
 COLUMN_WIDTH = 680
 # Where a long word may be broken: after these characters, and before a capital.
-BREAK = re.compile(r"(?<=[/_.=:,)-])(?=\w)|(?<=[a-z])(?=[A-Z])")
+BREAK = re.compile(r"(?<=\w[/_.=:,-])(?=\w)|(?<=[a-z])(?=[A-Z])")
 UNBROKEN_CHARS = 12
 TABLE_TAG = re.compile(r"<(?:table|thead|tbody|tr|th|td)\b")
 TAG_OR_SPACE = re.compile(r"(<[^>]*>|\s+)")
