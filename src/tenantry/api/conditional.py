@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.envelope import Response, encode
+from tenantry.api.envelope import SUCCESS, Response, encode
 from tenantry.api.error_responses import IfMatchRequired
 from tenantry.api.responses import represent
 from tenantry.kit.negotiation import ANY, RawHeaders, expected_tags, known_tags
@@ -54,14 +54,13 @@ def conditional_response(
     if found is None:
         return represent(endpoint, None)
     is_page = endpoint.edits is None
-    tag = _tag(found.version, ctx, scope) if is_page else _tag_of(found)
-    if tag in known or ANY in known:
-        return Response(304, b"", [(b"etag", tag)], is_page=is_page)
     answer = represent(endpoint, found.content if is_page else found)
-    if is_page:
-        answer = msgspec.structs.replace(answer, is_page=True)
+    assert isinstance(answer.body, bytes)
+    tag = _tag(found.version, ctx, scope) if is_page else _tag_of(answer.body[len(SUCCESS) : -1])
+    if known and (tag in known or ANY in known):
+        return Response(304, b"", [(b"etag", tag)], is_page=is_page)
     answer.headers.append((b"etag", tag))
-    return answer
+    return msgspec.structs.replace(answer, is_page=True) if is_page else answer
 
 
 def require_if_match(headers: RawHeaders) -> None:
@@ -90,7 +89,7 @@ def expected_of(endpoint: Endpoint, headers: Mapping[bytes, bytes]) -> Expected:
         return None
 
     def is_expected(current: Any) -> bool:
-        tag = _tag_of(schema.of(current))
+        tag = _tag_of(encode(schema.of(current)))
         if wanted is not None and tag not in wanted:
             return False
         if ANY in unwanted or tag in unwanted:
@@ -100,9 +99,9 @@ def expected_of(endpoint: Endpoint, headers: Mapping[bytes, bytes]) -> Expected:
     return is_expected
 
 
-def _tag_of(data: object) -> bytes:
-    """Return the strong entity tag of a representation."""
-    return b'"%s"' % blake2b(encode(data), digest_size=DIGEST_BYTES).hexdigest().encode()
+def _tag_of(representation: bytes) -> bytes:
+    """Return the strong entity tag of a representation, in JSON."""
+    return b'"%s"' % blake2b(representation, digest_size=DIGEST_BYTES).hexdigest().encode()
 
 
 def _tag(version: UUID, ctx: TenantContext, scope: Mapping[str, Any]) -> bytes:

@@ -60,11 +60,13 @@ class Reply:
 
 
 encode = msgspec.json.Encoder().encode
+SUCCESS = b'{"success":true,"data":'
+"""What precedes the data in the body of a response; a closing brace follows it."""
 
 
 async def streamed_success(data: Source) -> Source:
     """Yield the body of a response with *data*, an iterator of chunks of JSON."""
-    yield b'{"success":true,"data":'
+    yield SUCCESS
     async with contextlib.aclosing(data):
         async for chunk in data:
             yield chunk

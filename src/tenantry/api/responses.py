@@ -22,6 +22,7 @@ from tenantry.api.envelope import (
     GZIP,
     JSON,
     JSON_LINES,
+    SUCCESS,
     UNBUFFERED,
     ZIP,
     Headers,
@@ -68,8 +69,7 @@ def represent(endpoint: Endpoint, data: Any) -> Response:
         answer = envelope.bare(data, status=status)
         answer.headers.extend(more)
         return answer
-    body = b'{"success":true,"data":' + encode(data) + b"}"
-    return Response(status, body, [JSON, *more])
+    return Response(status, SUCCESS + encode(data) + b"}", [JSON, *more])
 
 
 async def streamed_response(

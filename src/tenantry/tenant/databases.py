@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from tenantry.catalog.tenants import Tenant
+from tenantry.catalog.tenants import NotServed, Tenant
 from tenantry.db.database import Database
 from tenantry.db.servers import Server
 from tenantry.db.sessions import Session
@@ -151,7 +151,8 @@ class TenantDatabases:
             DatabaseUnavailable: It cannot be reached.
             TenantOutdated: Its schema is older than this code can serve.
         """
-        tenant.check_served()
+        if tenant.is_attached:
+            raise NotServed
         if writes and tenant.is_read_only:
             raise TenantReadOnly
         found = self._opened.get(tenant.id)

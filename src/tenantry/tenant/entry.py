@@ -194,8 +194,8 @@ def require_role(role: TenantRole, requirements: Requirements) -> None:
     Raises:
         RoleRequired: It does not.
     """
-    is_writing = requirements.scope in WRITES_CONTENT
-    if requirements.role not in {None, role} or (is_writing and role is TenantRole.READER):
+    has_role = requirements.role is None or requirements.role is role
+    if not has_role or (role is TenantRole.READER and requirements.scope in WRITES_CONTENT):
         raise RoleRequired
 
 

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
+from urllib.parse import unquote
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
@@ -180,8 +181,9 @@ class BoundedProtocol(HttpToolsProtocol):
                     self.expect_100_continue = True
 
     def on_headers_complete(self) -> None:
-        """Check the framing of the request, and start to handle it."""
-        version, is_connect = self.parser.get_http_version(), self.parser.get_method() == b"CONNECT"
+        """Check the framing of the request, and start to handle it, as uvicorn does."""
+        version, method = self.parser.get_http_version(), self.parser.get_method()
+        is_connect = method == b"CONNECT"
         length = body_length(self._framing, version, len(self.url), is_connect=is_connect)
         self._head_bytes = 0
         self._left = length or 0
@@ -191,16 +193,30 @@ class BoundedProtocol(HttpToolsProtocol):
         if length != 0 and self.parser.should_upgrade():
             self._body_parser = body_parser(length, self.on_body, self._end_body)
         self._state = BODY
-        if version == "1.0":
-            self.expect_100_continue = False  # RFC 9110, section 10.1.1
-        super().on_headers_complete()
-        cycle = self.cycle
-        cycle.transport = self._writer  # type: ignore[assignment]
-        if version == "1.0":
+        target, scope = httptools.parse_url(self.url), self.scope
+        path = target.path.decode("ascii")
+        scope["method"], scope["http_version"] = method.decode("ascii"), version
+        scope["path"], scope["raw_path"] = unquote(path) if "%" in path else path, target.path
+        scope["query_string"] = target.query or b""
+        is_old = version == "1.0"
+        self.cycle = cycle = RequestResponseCycle(
+            scope,
+            cast("asyncio.Transport", self._writer),
+            self.flow,
+            self.logger,
+            self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue and not is_old,  # RFC 9110, 10.1.1
+            keep_alive=not (is_old or self._is_last) and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if is_old:
             cycle.send = partial(send_unchunked, cycle, self.transport)  # type: ignore[method-assign]
         elif cycle.waiting_for_100_continue:
             cycle.send = partial(send_expected, cycle, self._linger_later)  # type: ignore[method-assign]
-        cycle.keep_alive = cycle.keep_alive and not self._is_last
+        self._start_asgi_task(cycle, self.app)
 
     def on_body(self, body: bytes) -> None:
         """Store a part of the body; ignore it after the response."""
@@ -227,10 +243,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def _end_body(self) -> None:
         self._body_parser = None
         self.on_message_complete()
-
-    def _should_upgrade(self) -> bool:
-        """Return False. uvicorn splits the header `Connection` at each part of the body."""
-        return False
 
     # Called when the response is sent
 
