@@ -4,7 +4,8 @@ import pytest
 
 from tenantry.access.identify import Credentials
 from tenantry.api.access_levels import API_KEY
-from tenantry.api.requests import BadRequest, by_name, decode_query, read_credentials
+from tenantry.api.http.framing import by_name
+from tenantry.api.requests import BadRequest, decode_query, read_credentials
 from tenantry.api.table import ENDPOINTS
 
 DELETE = next(

@@ -15,7 +15,12 @@ Caller = Identity | AdminContext | None
 AUTHORIZATION = b"authorization"
 API_KEY = b"x-api-key"
 MCP_TOKEN = b"x-mcp-token"
-CREDENTIALS = (AUTHORIZATION, API_KEY, MCP_TOKEN)
+CREDENTIALS = {
+    AUTHORIZATION: "authorization",
+    API_KEY: "api_key",
+    MCP_TOKEN: "mcp_token",
+}
+"""The headers, and their fields of `Credentials`."""
 
 _Identify = Callable[[Identifier, OperationContext, Credentials], Awaitable[Caller]]
 

@@ -18,6 +18,7 @@ import msgspec
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import SUCCESS, Response, encode
 from tenantry.api.error_responses import IfMatchRequired
+from tenantry.api.http.framing import Sent
 from tenantry.api.responses import represent
 from tenantry.kit.negotiation import ANY, RawHeaders, expected_tags, known_tags
 from tenantry.kit.preconditions import Expected, ResourceExists
@@ -73,7 +74,7 @@ def require_if_match(headers: RawHeaders) -> None:
         raise IfMatchRequired
 
 
-def expected_of(endpoint: Endpoint, headers: Mapping[bytes, bytes]) -> Expected:
+def expected_of(endpoint: Endpoint, headers: Sent) -> Expected:
     """Return a function that compares a resource with If-Match and If-None-Match.
 
     It raises `ResourceExists` if If-None-Match names the resource, as an asterisk does: a missing

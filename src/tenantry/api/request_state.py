@@ -15,7 +15,8 @@ from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Response
 from tenantry.api.http.body_memory import BodyReservation
-from tenantry.api.requests import by_name, is_token
+from tenantry.api.http.framing import by_name
+from tenantry.api.requests import is_token
 from tenantry.api.streaming import Receive
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.access_log import SERVER_ERROR, AccessEntry

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -24,6 +24,7 @@ from tenantry.api.error_responses import (
 )
 from tenantry.api.http.at_once import received_at_once
 from tenantry.api.http.body_memory import UNCOUNTED_BYTES, BodyReservation
+from tenantry.api.http.framing import Sent
 from tenantry.api.streaming import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
@@ -63,8 +64,6 @@ _SURROGATES = re.compile(
 )
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
-Sent = Mapping[bytes, bytes]
-"""The headers of a request by their names in lower case, as `by_name` returns them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,20 +93,6 @@ class BadRequest(Invalid):
     """The request is invalid."""
 
 
-def by_name(headers: Sequence[tuple[bytes, bytes]]) -> Sent:
-    """Return the headers of a request by name; the values of a repeated one are joined by commas.
-
-    Source: RFC 9110, section 5.3
-    """
-    sent = dict(headers)
-    if len(sent) == len(headers):  # nearly always, and then each is found without a loop
-        return sent
-    values: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        values.setdefault(name, []).append(value)
-    return {name: b", ".join(several) for name, several in values.items()}
-
-
 def read_credentials(
     headers: Collection[tuple[bytes, bytes]], sent: Sent, counted: frozenset[bytes]
 ) -> Credentials:
@@ -128,12 +113,11 @@ def read_credentials(
         names = [name for name, _ in headers if name in counted]
         if len(names) > len(set(names)):
             raise RepeatedCredential
-    found: list[str | None] = []
-    for name in CREDENTIALS:
-        value = sent.get(name) if name in counted else None
+    found: dict[str, str | None] = {}
+    for name in counted & sent.keys():
         # Other blanks are not those of HTTP (RFC 9110, section 5.6.3), and make it invalid.
-        found.append(value.strip(b" \t").decode("latin-1") or None if value else None)
-    return Credentials(*found)
+        found[CREDENTIALS[name]] = sent[name].strip(b" \t").decode("latin-1") or None
+    return Credentials(**found)
 
 
 def is_token(name: bytes, value: bytes) -> bool:

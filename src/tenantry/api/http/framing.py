@@ -1,7 +1,7 @@
 """Check the framing of a request: its HTTP version, its Host, and the length of its body."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from types import SimpleNamespace
 
@@ -13,10 +13,12 @@ from tenantry.api.error_responses import HttpError
 _HOST_FORM = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
 
 
-# The headers that say where the request ends, and whether its client waits.
-FRAMING = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
 # Each escape in it costs a call in Python.
 TARGET_BYTES_MAX = 8_192
+
+
+Sent = Mapping[bytes, bytes]
+"""The headers of a request by their names in lower case, as `by_name` returns them."""
 
 
 class TargetTooLong(HttpError):
@@ -45,13 +47,25 @@ class VersionNotSupported(HttpError):
     status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
 
 
-def body_length(
-    headers: Iterable[tuple[bytes, bytes]], version: str, target_bytes: int, *, is_connect: bool
-) -> int | None:
+def by_name(headers: Sequence[tuple[bytes, bytes]]) -> Sent:
+    """Return the headers of a request by name; the values of a repeated one are joined by commas.
+
+    Source: RFC 9110, section 5.3
+    """
+    sent = dict(headers)
+    if len(sent) == len(headers):  # nearly always, and then each is found without a loop
+        return sent
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(value)
+    return {name: b", ".join(several) for name, several in values.items()}
+
+
+def body_length(sent: Sent, version: str, target_bytes: int, *, is_connect: bool) -> int | None:
     """Return the ``Content-Length`` of a request, 0 without one; None if its body is chunked.
 
     Args:
-        headers: At least those of `FRAMING`, accepted by the parser, with names in lower case.
+        sent: The headers, accepted by the parser.
         version: The HTTP version, such as ``1.1``.
         target_bytes: The length of the path with the query.
         is_connect: Whether its method is CONNECT, which has no body in chunks.
@@ -59,22 +73,25 @@ def body_length(
     Raises:
         HttpError: The framing is invalid.
     """
-    hosts: list[bytes] = []
-    codings: list[bytes] = []
-    length = 0
-    for name, value in headers:
-        if name == b"host":
-            hosts.append(value)
-        elif name == b"content-length":
-            length = int(value)
-        elif name == b"transfer-encoding":
-            codings.append(value.strip().lower())
-    if is_connect and codings:
+    coding, host = sent.get(b"transfer-encoding"), sent.get(b"host")
+    if is_connect and coding is not None:
         raise BadFraming
     if target_bytes > TARGET_BYTES_MAX:
         raise TargetTooLong
-    _check(version, hosts, codings)
-    return None if codings else length
+    # A later minor version is read as 1.1 (RFC 9110, section 2.5).
+    if not version.startswith("1."):
+        raise VersionNotSupported
+    if coding is not None:
+        # HTTP/1.0 has no transfer codings (RFC 9112, section 6.1).
+        if version == "1.0":
+            raise BadFraming
+        # The length of a body with any other coding is unknown (RFC 9112, section 6.1).
+        if coding.strip().lower() != b"chunked":
+            raise CodingNotSupported
+    # HTTP/1.0 does not require it (RFC 9112, section 3.2). Several ones have a blank between them.
+    if not (version == "1.0" if host is None else _HOST_FORM.fullmatch(host)):
+        raise BadHost
+    return int(sent.get(b"content-length", 0)) if coding is None else None
 
 
 def body_parser(
@@ -94,19 +111,3 @@ def body_parser(
     form = b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
     parser.feed_data(b"POST / HTTP/1.1\r\nhost: a\r\n%b\r\n\r\n" % form)
     return parser
-
-
-def _check(version: str, hosts: list[bytes], codings: list[bytes]) -> None:
-    # A later minor version is read as 1.1 (RFC 9110, section 2.5).
-    if not version.startswith("1."):
-        raise VersionNotSupported
-    # HTTP/1.0 has no transfer codings and does not require Host (RFC 9112, sections 3.2, 6.1).
-    if version == "1.0" and codings:
-        raise BadFraming
-    # The length of a body with any other coding is unknown (RFC 9112, section 6.1).
-    if codings and codings != [b"chunked"]:
-        raise CodingNotSupported
-    if len(hosts) > 1 or (not hosts and version != "1.0"):
-        raise BadHost
-    if not all(map(_HOST_FORM.fullmatch, hosts)):
-        raise BadHost

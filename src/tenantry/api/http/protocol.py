@@ -33,7 +33,7 @@ from tenantry.api.http.connection_states import (
     State,
 )
 from tenantry.api.http.connections import Connections
-from tenantry.api.http.framing import FRAMING, BadFraming, body_length, body_parser
+from tenantry.api.http.framing import BadFraming, body_length, body_parser, by_name
 from tenantry.api.http.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.http.part_writer import PartWriter
 from tenantry.api.http.rare_clients import reset_at_end, send_expected, send_unchunked
@@ -42,6 +42,7 @@ from tenantry.kit.clock import monotonic_seconds
 
 # The request line and the headers. `api.requests` has a lower limit for the headers.
 HEAD_BYTES_MAX = 32_768
+EXPECTED = b"100-continue"
 HEADERS_MAX = 200  # each costs a call in Python, and clients send thirty
 # When the server ends: how long a connection without a request may take to send one.
 LAST_REQUEST_SECONDS = 1.0
@@ -88,8 +89,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stall = Stall()
         self._is_last = False
         self._lingers = False
-        # Those headers of the current request that `body_length` reads.
-        self._framing: list[tuple[bytes, bytes]] = []
         # The parser rejects 1.2; `body_length` reads it as 1.1, and rejects other major versions.
         self.parser.set_dangerous_leniencies(lenient_version=True)
 
@@ -165,26 +164,22 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start to read a head."""
         self._enter(HEAD)
-        self._framing = []
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header; ignore trailers of a chunked body (RFC 9110, section 6.5.1)."""
         if self._state is HEAD:
-            if len(self.headers) >= HEADERS_MAX:
+            headers = self.headers
+            if len(headers) >= HEADERS_MAX:
                 raise HeadersTooLarge
-            name = name.lower()  # as uvicorn does it, without a call more for each header
-            self.headers.append((name, value))
-            if name in FRAMING:
-                self._framing.append((name, value))
-                if name == b"expect" and value.lower() == b"100-continue":
-                    self.expect_100_continue = True
+            headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Check the framing of the request, and start to handle it, as uvicorn does."""
         version, method = self.parser.get_http_version(), self.parser.get_method()
         is_connect = method == b"CONNECT"
-        length = body_length(self._framing, version, len(self.url), is_connect=is_connect)
+        sent = by_name(self.headers)
+        length = body_length(sent, version, len(self.url), is_connect=is_connect)
         self._head_bytes = 0
         self._left = length or 0
         self._chunked = ChunkedBody() if length is None else None
@@ -208,7 +203,8 @@ class BoundedProtocol(HttpToolsProtocol):
             access_log=self.access_log,
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue and not is_old,  # RFC 9110, 10.1.1
+            # Source: RFC 9110, section 10.1.1
+            expect_100_continue=not is_old and sent.get(b"expect", b"").lower() == EXPECTED,
             keep_alive=not (is_old or self._is_last) and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
