@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tenantry.api.door import Api
-from tenantry.api.http.at_once import sent_at_once
 from tenantry.api.http.connections import REFUSED_MAX, ConnectionLimits
+from tenantry.api.http.framing import sent_at_once
 from tenantry.api.http.protocol import BoundedProtocol
 from tenantry.api.requests import BodyLimits
 from tenantry.api.table import ENDPOINTS

@@ -10,8 +10,8 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from tenantry.api.http.at_once import sent_at_once
 from tenantry.api.http.connections import ConnectionLimits, Connections
+from tenantry.api.http.framing import sent_at_once
 from tenantry.api.http.protocol import BoundedProtocol, protocol_for
 from tenantry.api.streaming import ResponseAborted
 from tenantry.cli.serving.server import is_logged

@@ -286,7 +286,8 @@ class Api:
         connection, because nothing was changed.
         """
         # The versions that the client has.
-        known = known_tags(request.headers) if endpoint.answers_unchanged else NO_TAGS
+        is_conditional = endpoint.answers_unchanged and b"if-none-match" in request.sent
+        known = known_tags(request.headers) if is_conditional else NO_TAGS
         for tries in count(1):
             try:
                 ctx = request.ctx = await self._admit(endpoint, request)

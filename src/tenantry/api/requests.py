@@ -22,9 +22,8 @@ from tenantry.api.error_responses import (
     HttpError,
     UnsupportedMediaType,
 )
-from tenantry.api.http.at_once import received_at_once
 from tenantry.api.http.body_memory import UNCOUNTED_BYTES, BodyReservation
-from tenantry.api.http.framing import Sent
+from tenantry.api.http.framing import Sent, received_at_once
 from tenantry.api.streaming import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id

@@ -30,7 +30,7 @@ from tenantry.api.envelope import (
     Response,
     encode,
 )
-from tenantry.api.http.at_once import sent_at_once
+from tenantry.api.http.framing import sent_at_once
 from tenantry.api.request_state import RequestState
 from tenantry.api.streaming import (
     LARGE_BYTES,

@@ -4,7 +4,7 @@ uvicorn reads everything that a client sends into memory, has no deadline for a 
 client that does not read, and restarts its keep-alive timer with every byte. Here a connection is
 always in one `State`, and each state that waits for the client has a deadline.
 
-Only this module, `at_once` and `rare_clients` use internals of uvicorn: `HttpToolsProtocol`,
+Only this module, `framing` and `rare_clients` use internals of uvicorn: `HttpToolsProtocol`,
 `RequestResponseCycle` and `FlowControl`. So uvicorn has an upper bound in `pyproject.toml`, and
 `tests/unit/test_uvicorn.py` fails if these internals have changed.
 """
