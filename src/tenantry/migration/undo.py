@@ -179,26 +179,25 @@ def check_has_downgrade(revision: Revision) -> None:
             "`-- migrate:down`) is missing or has no statement. Write it, or migrate forward with "
             "a new revision."
         )
-    functions = {
-        one.name: one for one in parse(revision.content).body if isinstance(one, ast.FunctionDef)
-    }
-    found = functions.get("downgrade")
+    found = _functions_of(revision).get("downgrade")
     if found is not None and not all(map(_is_nothing, found.body)):
         return
     raise _no_downgrade(revision, "is empty" if found else "is missing")
 
 
 def _no_downgrade(revision: Revision, why: str) -> NoDowngrade:
-    lines = {
-        one.name: one.lineno
-        for one in parse(revision.content).body
-        if isinstance(one, ast.FunctionDef)
-    }
-    line = lines.get("downgrade", lines.get("upgrade", 1))
+    functions = _functions_of(revision)
+    found = functions.get("downgrade", functions.get("upgrade"))
+    line = found.lineno if found else 1
     return NoDowngrade(
         f"{revision.path.name}, line {line}: `downgrade()` {why}, so the run cannot be undone. "
         "Write it, or migrate forward with a new revision."
     )
+
+
+def _functions_of(revision: Revision) -> dict[str, ast.FunctionDef]:
+    body = parse(revision.content).body
+    return {one.name: one for one in body if isinstance(one, ast.FunctionDef)}
 
 
 def _is_nothing(statement: ast.stmt) -> bool:
