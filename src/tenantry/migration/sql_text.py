@@ -104,16 +104,12 @@ def read(sql: str) -> Text:
             commands.append(tuple(words))
         words, is_empty, in_body = [], True, in_body and not is_end_of_body
 
-    for token in _tokens(sql):
-        kind = token.lastgroup if token.lastgroup != "tag" else "literal"
-        if kind == "skipped":
-            continue
-        if kind == "end" and depth == 0:
+    for token, kind, depth in _nested(sql):
+        if kind == "end":
             end_command()
             continue
         begin = token.start() if is_empty else begin
         is_empty = False
-        depth += (kind == "open") - (kind == "close")
         is_closed = is_closed and kind != "broken"
         word, before = token.group().upper() if kind == "word" else "", word
         if word and len(words) < WORDS_MAX:
@@ -142,6 +138,19 @@ def _tokens(sql: str) -> Iterator[re.Match[str]]:
         yield token
 
 
+def _nested(sql: str) -> Iterator[tuple[re.Match[str], str, int]]:
+    """Yield each token but space, with its kind, and how many parentheses are open after it.
+
+    A semicolon has the kind ``end`` only where a command ends: outside parentheses.
+    """
+    depth = 0
+    for token in _tokens(sql):
+        kind = "literal" if token.lastgroup == "tag" else token.lastgroup or ""
+        depth += (kind == "open") - (kind == "close")
+        if kind != "skipped":
+            yield token, "other" if kind == "end" and depth else kind, depth
+
+
 def commands(sql: str) -> list[tuple[str, ...]]:
     """Return the tokens of each command in *sql*, without comments; nothing if it is not whole.
 
@@ -151,15 +160,11 @@ def commands(sql: str) -> list[tuple[str, ...]]:
     if not read(sql).is_whole:
         return []
     found: list[list[str]] = [[]]
-    depth = 0
-    for token in _tokens(sql):
-        kind, text = token.lastgroup, token.group()
-        if kind == "skipped":
-            continue
-        depth += (kind == "open") - (kind == "close")
-        if kind == "end" and depth == 0:
+    for token, kind, _ in _nested(sql):
+        text = token.group()
+        if kind == "end":
             found.append([])
-        elif kind in {"literal", "tag"}:
+        elif kind == "literal":
             found[-1].append(text if text.startswith('"') else "''")
         else:
             found[-1].append(text.lower())
@@ -177,20 +182,17 @@ def split(sql: str) -> Iterator[tuple[int, str]]:
     """
     begin, end, depth, word = -1, 0, 0, ""
     in_body = at_start = False
-    for token in _tokens(sql):
-        kind, before = token.lastgroup, word
-        if kind == "skipped":
-            continue
+    for token, kind, depth in _nested(sql):
+        before = word
         if kind == "broken" or token.group() == "\\":
             raise NotSplit(token.start())
-        was_start, at_start = at_start, kind == "end" and depth == 0
+        was_start, at_start = at_start, kind == "end"
         if at_start and not in_body:
             if begin >= 0:
                 yield begin, sql[begin:end]
             begin = -1
             continue
         begin, end = token.start() if begin < 0 else begin, token.end()
-        depth += (kind == "open") - (kind == "close")
         word = token.group().upper() if kind == "word" else ""
         if in_body:
             in_body = not (was_start and word == "END")
@@ -217,20 +219,17 @@ def command_until(sql: str, place: int | None) -> tuple[int, str]:
 
     Literals are ``''``, also one that is not closed. The first line of a command is 1.
     """
-    found, begin, depth, end = "", 0, 0, 0
-    for token in _tokens(sql):
-        kind, text = token.lastgroup, token.group()
-        if kind == "skipped":
-            continue
-        depth += (kind == "open") - (kind == "close")
-        if kind == "end" and depth == 0 and (place is None or token.start() < place):
+    found, begin, end = "", 0, 0
+    for token, kind, _ in _nested(sql):
+        text = token.group()
+        if kind == "end" and (place is None or token.start() < place):
             if place is None and found:
                 break
             found = ""
             continue
         is_first = not found
         begin = token.start() if is_first else begin
-        is_value = kind == "broken" or (kind in {"literal", "tag"} and not text.startswith('"'))
+        is_value = kind == "broken" or (kind == "literal" and not text.startswith('"'))
         found += " " * (token.start() > end and not is_first) + ("''" if is_value else text)
         end = token.end()
         if kind == "broken" or (place is not None and end > place):
@@ -245,12 +244,10 @@ def needs_client(sql: str) -> bool:
     if "COPY" not in sql.upper():
         return False
     words: list[str] = []
-    depth = 0
-    for token in _tokens(sql):
-        depth += (token.lastgroup == "open") - (token.lastgroup == "close")
-        if token.lastgroup == "end" and depth == 0:
+    for token, kind, _ in _nested(sql):
+        if kind == "end":
             words = []
-        elif token.lastgroup == "word":
+        elif kind == "word":
             words.append(token.group().upper())
             if words[0] == "COPY" and tuple(words[-2:]) in _COPY_ENDS:
                 return True
