@@ -23,7 +23,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.session import CatalogSession, Value, fetch_value, fetch_values
+from tenantry.catalog.session import CatalogSession, Value, fetch_value
 from tenantry.catalog.tables import login_attempt
 from tenantry.db.statements import Statement, insert
 from tenantry.db.types import database_clock_ms
@@ -243,7 +243,7 @@ async def take(catalog: Catalog, guess: Guess, limits: Limits, *, owner: str) ->
         "address_minutely": limits.address_minutely,
         "first_ms": limits.first_ms,
     }
-    taken = set(await fetch_values(catalog, _TAKE, **asked))
+    taken = {one.value for one in await catalog.fetch_all(_TAKE, **asked)}
     if len(taken) == len(_keys):
         return None
     if taken:
