@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
-
-import msgspec
 
 from tenantry.api.door import API_PREFIX, Api
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Response
-from tenantry.api.openapi import OpenApi, describe, endpoint_of
+from tenantry.api.openapi import declared_in, description_of, endpoint_of
 from tenantry.api.origins import check_loopback
 from tenantry.api.request_state import RequestState, Scope
 from tenantry.api.routes import (
@@ -28,24 +26,10 @@ from tenantry.api.routes import (
 )
 from tenantry.api.streaming import Receive, Send
 from tenantry.kit.errors import NotFound, TenantryError
-from tenantry.kit.release import VERSION
 
 _SERVED = [
-    *(
-        one
-        for module in (
-            service,
-            admin_auth,
-            admins,
-            migrations,
-            migration_runs,
-            plans,
-            drift,
-            hooks,
-            jobs,
-        )
-        for one in vars(module).values()
-        if isinstance(one, Endpoint)
+    *declared_in(
+        service, admin_auth, admins, migrations, migration_runs, plans, drift, hooks, jobs
     ),
     audit_logs.list_audit,
     audit_logs.export_audit,
@@ -86,12 +70,7 @@ def over_databases(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
     The description of the API has the others alone.
     """
     served = {(one.method, one.path) for one in _SERVED}
-
-    @cache
-    def description() -> OpenApi:
-        return msgspec.convert(describe(_SERVED, release=VERSION), OpenApi)
-
-    own = endpoint_of(description)
+    own = endpoint_of(cache(partial(description_of, _SERVED)))
     return [
         own,
         *(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from tenantry.api.descriptions import (
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.kit.context import OperationContext
+from tenantry.kit.release import VERSION
 from tenantry.schemas.base import EventStream, JsonLines, MetricsText, Nothing, ZipFile
 from tenantry.services import Services
 
@@ -150,6 +152,11 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
     }
 
 
+def description_of(endpoints: Iterable[Endpoint]) -> OpenApi:
+    """Return the OpenAPI description of *endpoints* in this release."""
+    return msgspec.convert(describe(endpoints, release=VERSION), OpenApi)
+
+
 def endpoint_of(description: Callable[[], OpenApi]) -> Endpoint:
     """Return the endpoint that returns the *description*, which is slow to make the first time."""
 
@@ -167,6 +174,11 @@ def endpoint_of(description: Callable[[], OpenApi]) -> Endpoint:
         summary="Describe the HTTP API",
         is_bare=True,
     )
+
+
+def declared_in(*modules: ModuleType) -> list[Endpoint]:
+    """Return the endpoints that *modules* declare, in their order."""
+    return [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
 
 
 def successes(endpoint: Endpoint) -> dict[HTTPStatus, list[type[msgspec.Struct]]]:

@@ -1,11 +1,8 @@
 """The table of endpoints, collected from the modules of `api.routes`."""
 
-from functools import cache
+from functools import cache, partial
 
-import msgspec
-
-from tenantry.api.endpoints import Endpoint
-from tenantry.api.openapi import OpenApi, describe, endpoint_of
+from tenantry.api.openapi import declared_in, description_of, endpoint_of
 from tenantry.api.routes import (
     admin_auth,
     admins,
@@ -36,7 +33,6 @@ from tenantry.api.routes import (
     tenant_users,
     tenants,
 )
-from tenantry.kit.release import VERSION
 
 _MODULES = (
     service,
@@ -68,15 +64,7 @@ _MODULES = (
     links,
     tenant_credentials,
 )
-_DESCRIBED = tuple(
-    one for module in _MODULES for one in vars(module).values() if isinstance(one, Endpoint)
-)
-
-
-@cache
-def description() -> OpenApi:
-    """Return the OpenAPI description of the API, which is made at the first call."""
-    return msgspec.convert(describe(_DESCRIBED, release=VERSION), OpenApi)
-
-
+_DESCRIBED = declared_in(*_MODULES)
+description = cache(partial(description_of, _DESCRIBED))
+"""Returns the OpenAPI description of the API, which is made at the first call."""
 ENDPOINTS = (*_DESCRIBED, endpoint_of(description))

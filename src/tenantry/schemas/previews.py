@@ -93,8 +93,6 @@ class SlowTenantResponse(Schema, frozen=True):
 
     Attributes:
         tenant_name: Its name.
-        duration_ms: How long its revisions were executed, with the waits for locks, in
-            milliseconds.
     """
 
     represents: ClassVar[type] = SlowTenant
