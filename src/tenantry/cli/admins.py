@@ -1,6 +1,6 @@
 """``tenantry admin``: the admins of the service."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenantry.access import admins
 from tenantry.access.emails import canonical_email
@@ -11,8 +11,10 @@ from tenantry.cli.commands import new_group
 from tenantry.cli.passwords import read_password
 from tenantry.cli.printing import output
 from tenantry.schemas.users import AdminList, AdminResponse
-from tenantry.services import Services
 from tenantry.settings import Settings
+
+if TYPE_CHECKING:
+    from tenantry.services import Services
 
 group = new_group("Manage the admins of the service.")
 
@@ -88,7 +90,7 @@ async def _update(email: str, settings: Settings | None = None, **changes: Any) 
     _show(changed)
 
 
-async def change(services: Services, email: str, **changes: Any) -> Admin:
+async def change(services: "Services", email: str, **changes: Any) -> Admin:
     """Change the admin with this address, and return them.
 
     Raises:
