@@ -11,8 +11,9 @@ from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision
 
+WAIT_SECONDS_MAX = 60
 HEAD = """
-    import pathlib, time
+    import pathlib, time, uuid
     online = True
 """
 
@@ -31,7 +32,9 @@ class Gate:
 
     def build(self, name: str = "g1_gate") -> None:
         """Add the revision."""
+        self._reached.mkdir(exist_ok=True)
         body = f"""
+            pathlib.Path({str(self._reached)!r}, uuid.uuid4().hex).touch()
             while not pathlib.Path({str(self.path)!r}).exists():
                 time.sleep(0.01)
             op.create_table("note", sa.Column("id", sa.Integer, primary_key=True))
@@ -41,6 +44,16 @@ class Gate:
     def open(self) -> None:
         """Let all tenants continue."""
         self.path.touch()
+
+    async def reached(self, count: int) -> None:
+        """Wait until the migrations of so many tenants have come to the gate."""
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            while len(list(self._reached.iterdir())) < count:  # noqa: ASYNC110 - by others
+                await asyncio.sleep(0.02)
+
+    @property
+    def _reached(self) -> Path:
+        return self.path.with_name(f"{self.path.name}_reached")
 
 
 async def tenants(services: Services, count: int) -> list[Tenant]:
@@ -73,6 +86,6 @@ def is_migrated(services: Services, tenant: Tenant) -> bool:
 async def until_held(settings: Settings, count: int) -> None:
     """Wait until processes have claimed so many tenants of runs."""
     sql = "SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
         while raw_sql.rows(settings.catalog, sql)[0][0] < count:  # noqa: ASYNC110 - by others
             await asyncio.sleep(0.02)

@@ -34,7 +34,7 @@ from testkit.faults import Faults
 from testkit.hook_endpoint import endpoint
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision
-from tests.integration.gates import HEAD, Gate, spoil, tenants, until_held, url_of
+from tests.integration.gates import HEAD, Gate, spoil, tenants, url_of
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -415,7 +415,7 @@ class TestRun:
             run_id = await services.fleet.plan(
                 system_context("ada"), triggered_by="ada", plan_id=made.id
             )
-            await until_held(gated, 2)
+            await gate.reached(2)
             data.write_text("DROP TABLE note")
             gate.open()
             held = await _until_held_because(services, run_id)

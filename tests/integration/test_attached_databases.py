@@ -45,7 +45,7 @@ from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, client_of, provision
 from tests.conftest import PASSWORD as ADMIN_PASSWORD
 from tests.integration.engines import on_sqlite
-from tests.integration.gates import Gate, until_held
+from tests.integration.gates import Gate
 from tests.integration.programs import running
 
 pytestmark = pytest.mark.timeout(120)
@@ -216,8 +216,7 @@ class TestOneRun:
         gate.build()
         async with running("migrate", ours) as program:
             run_id = UUID(await program.line())
-            await until_held(ours, 1)
-            await asyncio.sleep(1)  # it has begun
+            await gate.reached(1)
             program.signal(signal.SIGKILL)
         gate.open()
         async with open_services(ours) as services:

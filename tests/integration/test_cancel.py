@@ -66,8 +66,7 @@ class TestCancel:
             made = await tenants(services, 8)
             gate.build()
             run_id = await plan(services)
-            await until_held(gated, 8)
-            await asyncio.sleep(0.3)
+            await gate.reached(2)
 
             await cancel(services, run_id)
             gate.open()
@@ -81,8 +80,7 @@ class TestCancel:
             made = await tenants(services, 6)
             gate.build()
             run_id = await plan(services, RunOptions(waves=[1, "100%"]))
-            await until_held(gated, 1)
-            await asyncio.sleep(0.3)
+            await gate.reached(1)
 
             at = await cancel(services, run_id)
 
@@ -102,7 +100,7 @@ class TestCancel:
                 assert await process.line() == "ready"
                 run_id = await plan(services)
                 await until_held(gated, 8)
-                await asyncio.sleep(0.5)
+                await gate.reached(2)
 
                 at = await cancel(services, run_id)
                 await asyncio.sleep(active_runs.STATE_SECONDS_MAX + 0.1)
@@ -274,8 +272,7 @@ class TestStop:
             made = await tenants(services, 4)
             gate.build()
             run_id = await plan(services)
-            await until_held(gated, 4)
-            await asyncio.sleep(0.3)
+            await gate.reached(2)
             raw_sql.run(gated.catalog, "ALTER TABLE tenant_migration RENAME TO elsewhere")
             gate.open()
 

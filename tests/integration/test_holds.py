@@ -5,6 +5,7 @@ import asyncio
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.timeout(120)
 
 ADA = system_context("ada")
 WAVES = [1, 2, "100%"]
-END_SECONDS_MAX = 30
+END_SECONDS_MAX = 60
 
 
 async def fleet(services: Services, gate: Gate, count: int) -> list[Tenant]:
@@ -64,6 +65,15 @@ async def until_check(services: Services, run_id: UUID, part: str) -> MigrationR
             run = await runs.get(services.catalog, run_id)
             if part in (run.held_because or ""):
                 return run
+            await asyncio.sleep(0.02)
+
+
+async def until_done(services: Services, job_id: UUID) -> None:
+    async with asyncio.timeout(END_SECONDS_MAX):
+        while True:
+            async with services.catalog.begin() as session:
+                if (await jobs.get(session, job_id)).state == "done":
+                    return
             await asyncio.sleep(0.02)
 
 
@@ -293,8 +303,13 @@ def is_alive(process_id: int) -> bool:
 
 
 async def until_dead(process_id: int) -> None:
-    async with asyncio.timeout(30):
-        while is_alive(process_id):  # noqa: ASYNC110 - it is killed by another process
+    await until_true(lambda: not is_alive(process_id))
+
+
+async def until_true(is_so: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    async with asyncio.timeout(END_SECONDS_MAX):
+        while not is_so():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -404,14 +419,24 @@ class TestCheck:
                 assert "The check has failed: It was cancelled." in (run.held_because or "")
                 await services.fleet.cancel(ADA, run_id, ends_all=True)
 
-    async def test_decides_nothing_after_a_person_has(self, gated: Settings, gate: Gate):
-        async with open_services(with_check(gated, "sleep 2")) as services:
+    async def test_decides_nothing_after_a_person_has(
+        self, gated: Settings, gate: Gate, tmp_path: Path
+    ):
+        began, may_end = tmp_path / "began", tmp_path / "may_end"
+        script = f"touch {began}; while ! [ -e {may_end}$WAVE_NUMBER ]; do sleep 0.05; done"
+        checked = with_check(gated, shlex.join(["sh", "-c", script]))
+        async with open_services(checked) as services:
             await fleet(services, gate, 3)
             run_id = await start(services, hold="check", waves=[1, 2, 3])
-            await until(services, run_id, RunState.HOLDING, 1)
-            await asyncio.sleep(0.3)
+            await until_true(began.exists)
+            (first,) = (await jobs.page(services.catalog, Window(1, 10))).items
             await services.fleet.resume(ADA, run_id, wave=1)
             await until(services, run_id, RunState.HOLDING, 2)
+
+            may_end.with_name("may_end1").touch()
+            await until_done(services, first.id)
+
+            assert (await runs.get(services.catalog, run_id)).holding_wave == 2
             await services.fleet.cancel(ADA, run_id)
             assert (await services.fleet.wait(run_id)).success_count == 2
 
@@ -427,15 +452,11 @@ class TestCheck:
             async with running("work", checked) as process:
                 assert await process.line() == "ready"
                 run_id = await start(services, hold="check", waves=[1, 2])
-                async with asyncio.timeout(END_SECONDS_MAX):
-                    while not log.exists() or not log.read_text():  # noqa: ASYNC110
-                        await asyncio.sleep(0.02)
+                await until_true(lambda: log.exists() and bool(log.read_text()))
                 process.signal(signal.SIGKILL)
                 await until_dead(int(log.read_text()))
             async with running("work", checked) as process, running("work", checked):
-                async with asyncio.timeout(END_SECONDS_MAX):
-                    while len(log.read_text().split()) < 2:  # noqa: ASYNC110
-                        await asyncio.sleep(0.05)
+                await until_true(lambda: len(log.read_text().split()) == 2)
                 assert (await runs.get(services.catalog, run_id)).holding_wave == 1
                 good.touch()
                 assert (await services.fleet.wait(run_id)).success_count == 2

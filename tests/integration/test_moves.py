@@ -426,6 +426,7 @@ class TestRun:
             gate.build()
             run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
             await gates.until_held(gated, 4)
+            await gate.reached(2)
 
             moved = (await move(services, made[3])).tenant
             gate.open()

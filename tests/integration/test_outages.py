@@ -38,6 +38,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 TENANTS = 40
 PROFILE = "/api/tenant/auth/profile"
 RESUMED_SECONDS_MAX = 5.0
+SOON_SECONDS_MAX = 60.0
+"""Also on a busy machine, and far less than the patience with a server: five minutes."""
 # So that the outage is in the middle of the run.
 SLEEP_SECONDS = 0.05
 SLOW = f"""
@@ -333,10 +335,9 @@ class TestTenant:
             name = fleet.tenants[2].database_name
             await fleet.services.databases.forget(fleet.tenants[2].id)
             await changed(away.url, breaks.format(name=name))
-            began = time.monotonic()
             run_id = await fleet.begin(RunOptions())
-            run = await fleet.services.fleet.wait(run_id)
-            took = time.monotonic() - began
+            async with asyncio.timeout(SOON_SECONDS_MAX):
+                run = await fleet.services.fleet.wait(run_id)
             failed = await runs.ended_batch(
                 fleet.services.catalog, run_id, state=MigrationState.FAILED
             )
@@ -344,7 +345,6 @@ class TestTenant:
         assert (run.success_count, run.failed_count) == (5, 1)
         assert [item.tenant_name for item in failed] == ["tenant02"]
         assert sentence in (failed[0].error or "")
-        assert took < 6
 
     async def test_that_ends_its_own_connection_each_time_fails_alone(
         self, new_settings: Callable[..., Settings], folder: AlembicFolder
@@ -394,7 +394,7 @@ class TestTenant:
                 run_id = await fleet.begin()
                 await waited_for(fleet, run_id)
                 await fleet.services.fleet.cancel(system_context("ada"), run_id)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(SOON_SECONDS_MAX):
                     run = await fleet.services.fleet.wait(run_id)
             finally:
                 await asyncio.to_thread(away.start)
@@ -442,7 +442,7 @@ class TestFolder:
             assert file is not None
             file.unlink()
             run_id = await fleet.begin(RunOptions())
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(SOON_SECONDS_MAX):
                 run = await fleet.services.fleet.wait(run_id)
 
         assert (run.success_count, run.failed_count) == (3, 1)

@@ -24,7 +24,7 @@ from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, HEAD_NAME, UNDO_HEAD, provision
 from tests.integration.engines import on_postgresql
-from tests.integration.gates import Gate, tenants, until_held, url_of
+from tests.integration.gates import Gate, tenants, url_of
 from tests.integration.programs import running
 
 pytestmark = pytest.mark.timeout(120)
@@ -394,7 +394,7 @@ class TestRefusal:
             await tenants(services, 1)
             gate.build()
             run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
-            await until_held(gated, 1)
+            await gate.reached(1)
             with pytest.raises(RunUnfinished):
                 await migrate(services, undoes=run_id)
             gate.open()
