@@ -24,7 +24,8 @@ ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": os.defpath, "TZ": "UTC"}
 MEMORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes the name below it
 MEMORY_BYTES_MIN = 4 * 2**30
 START_TRIES_MAX = 5
-WAIT_SECONDS_MAX = 20
+# Of a busy machine: an idle one takes a second.
+WAIT_SECONDS_MAX = 100
 # Without `fsync`, a commit survives a crash of the server, and not one of the machine.
 SETTINGS = """
 listen_addresses = '127.0.0.1'
@@ -80,7 +81,8 @@ class Server:
 
     def start(self) -> None:
         """Start, and return when connections are accepted."""
-        self._run("pg_ctl", "start", "-w", "-l", str(self.log), "-o", f"-p {self.port}")
+        wait = f"--timeout={WAIT_SECONDS_MAX}"
+        self._run("pg_ctl", "start", "-w", wait, "-l", str(self.log), "-o", f"-p {self.port}")
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Break off all connections and end; ``immediate`` is like a crash."""

@@ -15,6 +15,8 @@ import psycopg
 from tenantry.db.urls import sqlite_path
 from testkit.postgres import find_binaries
 
+# A busy process holds the lock of a file for seconds on a busy machine.
+LOCK_SECONDS_MAX = 60.0
 LOG = "tenantry_migration_log"  # when, and in which run: of no interest to a comparison
 
 _PG_SCHEMA = """
@@ -57,7 +59,8 @@ def connected(url: str) -> Iterator[Query]:
     """Yield a function that executes a statement, in autocommit, and returns its rows."""
     path = sqlite_path(url)
     if path is not None:
-        file = sqlite3.connect(f"file:{path}?mode=rw", uri=True, isolation_level=None)
+        name, wait = f"file:{path}?mode=rw", LOCK_SECONDS_MAX
+        file = sqlite3.connect(name, uri=True, isolation_level=None, timeout=wait)
         with contextlib.closing(file):
             yield lambda sql: file.execute(sql).fetchall()
         return

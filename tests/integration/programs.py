@@ -21,7 +21,7 @@ from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 
 ROOT = Path(__file__).parents[2]
-LINE_SECONDS_MAX = 30
+LINE_SECONDS_MAX = 100
 
 
 def _text(value: object) -> str:
