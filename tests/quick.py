@@ -52,6 +52,8 @@ BETWEEN = {
     "test_lifecycle",
     "test_password_attempts",
     "test_placement",
+    "test_post_hooks",
+    "test_post_upgrade",
     "test_read_only",
     "test_restore",
     "test_runs",
@@ -61,7 +63,9 @@ BETWEEN = {
     "test_sql_files",
     "test_templates",
     "test_tenant_counts",
+    "test_tenant_search",
     "test_unowned",
+    "test_where",
 }
 ENGINES = ("engine", "module_settings")
 # Each shape is compared with plain Alembic. Of those in a tenant's file, the quick suite has one in
