@@ -177,6 +177,8 @@ class Claims:
             await self._abandon_unconfirmed()
             unfinished = await holds.workable(self._catalog, limit=UNFINISHED_MAX)
             pending = await self._pending_by_server(unfinished)
+            if pending:
+                await self._heartbeat.renew()
             for server_name, runs_of in pending.items():
                 count += await self._claim_on(server_name, runs_of)
             if unfinished and not count and self._in_flight.is_idle:

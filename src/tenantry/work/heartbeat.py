@@ -10,7 +10,7 @@ import structlog
 from tenantry.catalog import workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
-from tenantry.catalog.workers import Report
+from tenantry.catalog.workers import SILENCE_MS, Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.ids import new_id
@@ -27,6 +27,7 @@ class Heartbeat:
         self._catalog = catalog
         self._pace = pace
         self._beaten_at = monotonic_seconds()
+        self._report: Callable[[], Report] = Report
 
     def silent_seconds(self) -> float:
         """Return for how long this process has written none, or has existed."""
@@ -41,8 +42,18 @@ class Heartbeat:
         await workers.beat(self._catalog, self.worker_id, report)
         self._beaten_at = monotonic_seconds()
 
+    async def renew(self) -> None:
+        """Write one if other processes may take over what this one claims: it was paused.
+
+        Raises:
+            DatabaseUnavailable: The catalog cannot be reached.
+        """
+        if self.silent_seconds() * 1000 > SILENCE_MS:
+            await self.beat(self._report())
+
     async def keep_beating(self, report: Callable[[], Report]) -> None:
         """Write a heartbeat with the current report every `Pace.beat_seconds`, until cancelled."""
+        self._report = report
         while True:
             await asyncio.sleep(self._pace.beat_seconds)
             try:

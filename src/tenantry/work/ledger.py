@@ -358,6 +358,7 @@ async def _begin(
     tenant: Tenant | None,
     owner_email: str | None,
 ) -> None:
+    await ledger.heartbeat.renew()
     async with ledger.catalog.begin() as session:
         if progress is not None and progress.is_queued:
             await note_event(session, ledger, job, job_states.begun(job))

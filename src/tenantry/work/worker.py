@@ -16,7 +16,6 @@ import structlog
 from tenantry.catalog import job_queue
 from tenantry.catalog.job_queue import LANES, JobOptions
 from tenantry.catalog.job_states import Job
-from tenantry.catalog.workers import SILENCE_MS
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.snapshots import remove_left
 from tenantry.kit.clock import utc_now
@@ -102,13 +101,11 @@ class JobWorker:
 
     async def _claim(self, lane: str) -> Job | None:
         catalog, worker_id = self._ledger.catalog, self._ledger.worker_id
-        # After a pause, its heartbeat comes first: else another process would take the job over.
-        if self._ledger.heartbeat.silent_seconds() * 1000 > SILENCE_MS:
-            return None
         async with self._ledger.claiming:
             # Reading first: on SQLite, an update waits for other writers, and they for it.
             if not await job_queue.is_waiting(catalog, lane):
                 return None
+            await self._ledger.heartbeat.renew()
             job = await job_queue.claim(catalog, lane, worker_id=worker_id, now=utc_now())
             if job is not None:
                 self._ledger.busy.add(job.id)

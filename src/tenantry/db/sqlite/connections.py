@@ -204,7 +204,7 @@ class SqliteConnection(Connection):
                 return await active.tracer.statement("sqlite", sql, answer)
             return await answer
         except sqlite3.IntegrityError as error:
-            raise _conflict(conflicts, error) from error
+            raise conflict_of(conflicts, error) from error
         except asyncio.CancelledError:
             self._is_open = False  # its thread may still be running the statement
             raise
@@ -367,7 +367,8 @@ def pragmas(synchronous: str) -> str:
     )
 
 
-def _conflict(conflicts: Conflicts, error: sqlite3.IntegrityError) -> Exception:
+def conflict_of(conflicts: Conflicts, error: sqlite3.IntegrityError) -> Exception:
+    """Return the error of *conflicts* that a violated constraint stands for, or a general one."""
     # SQLite names the columns ("UNIQUE constraint failed: t.a, t.b"), not the constraint. The
     # naming convention of our tables derives the name of the constraint from the columns.
     if str(error) == FENCED:
