@@ -171,7 +171,7 @@ writers: .venv/.dev ## Let writers, an assistant and readers of the same posts i
 	$(BIN)/python -m harness.writers $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
 
 simulate: .venv/.dev ## Interleave processes by a seed, in virtual time; SECONDS=60, SEED=, FAULTS=1 SEEDS=20
-	$(BIN)/python -m harness.simulate $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+	$(BIN)/python -m harness.simulate $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(if $(EVENTS),--events $(EVENTS)) \
 		$(if $(FAULT),--fault $(FAULT)) $(if $(FAULTS),--faults) $(if $(SEEDS),--seeds $(SEEDS))
 
 prove: .venv/.dev ## Show that the promises hold; PROMISE=P3,P7 chooses, SHORT=1, PLANT=P3 plants a fault

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.pool import AsyncResult, Pool
+from pathlib import Path
 
 from harness.simulate.clock import install
 
@@ -18,7 +19,7 @@ install()  # before all others: they keep the functions that they import
 from harness.simulate import image  # noqa: E402
 from harness.simulate.batch import HISTORIES, Failure, Player, Report  # noqa: E402
 from harness.simulate.engine import Engine  # noqa: E402
-from harness.simulate.history import events_of  # noqa: E402
+from harness.simulate.history import Event, events_of  # noqa: E402
 from harness.simulate.planted import FAULTS  # noqa: E402
 from tenantry.kit import log  # noqa: E402
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     # Once, for all processes: what is compiled at its first use.
     Player(made, None).play(WARM, events_of(WARM))
     if options.seed and "-" in options.seed:
-        return _replay(made, options.seed, options.fault)
+        return _replay(made, options)
     if options.faults:
         return _find_faults(made, options.seeds, options.fault)
     return _search(made, options.seed or secrets.token_hex(4), options)
@@ -140,8 +141,10 @@ def _batch(made: bytes, base: str, first: int, fault: str | None, until: float) 
     return Player(made, fault).batch(base, first, until, shortens=until < math.inf)
 
 
-def _replay(made: bytes, seed: str, fault: str | None) -> int:
-    result = Player(made, fault).play(seed, events_of(seed), print)
+def _replay(made: bytes, options: argparse.Namespace) -> int:
+    seed = options.seed
+    events = Event.load(options.events.read_text()) if options.events else events_of(seed)
+    result = Player(made, options.fault).play(seed, events, print)
     print(f"seed {seed}: {result.steps} steps, {result.fault or 'no fault'}", flush=True)
     os._exit(1 if result.fault else 0)  # what the history has left must not run on
 
@@ -151,6 +154,8 @@ def _print(failure: Failure) -> None:
     for event in failure.events:
         print(event)
     print(f"Show each step with: make simulate SEED={failure.seed}")
+    print("Later versions choose other events by a seed. To keep these, with EVENTS=FILE:")
+    print(Event.dump(failure.events))
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -162,6 +167,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--seed", help="of a search; or of one history, such as 1a2b3c4d-17")
+    parser.add_argument(
+        "--events", type=Path, help="those of the history, as a failure prints them"
+    )
     parser.add_argument("--fault", choices=FAULTS, help="plant this fault")
     parser.add_argument("--faults", action="store_true", help="plant each fault, and find it")
     parser.add_argument(

@@ -9,11 +9,12 @@ from harness.simulate.clock import CLOCK
 from harness.simulate.engine import Engine
 from harness.simulate.process import Process
 from harness.simulate.store import Store
-from harness.simulate.world import World, applied_by
+from harness.simulate.world import FENCED, MISSING, World, applied_by
 from tenantry.catalog.workers import NO_WORKER, SILENCE_MS
+from tenantry.fleet.active_runs import STATE_SECONDS_MAX
 
 START_DELAYS_MAX = 10
-"""After a stop, a process that has not read it may begin a tenant for so many delays."""
+"""A process that has read no stop of a run may begin a tenant for so many delays more."""
 ENDED = {"done", "failed", "kept"}
 _NO_WORKER = NO_WORKER.hex
 
@@ -83,6 +84,7 @@ _ITEMS = (
 )
 _JOBS = "SELECT id, kind, state, worker_id, database_name, error, finished_at FROM job"
 _WORKERS = "SELECT id, seen_at_ms FROM worker"
+_TENANTS = "SELECT id, database_name, is_read_only FROM tenant"
 
 
 NOTHING = Rows({}, {}, {}, {})
@@ -117,6 +119,7 @@ class Checks:
         self._store, self._world, self._processes = store, world, processes
         self._read_at = store.engine.now
         self._rows = read(store.engine, NOTHING, -1)
+        self._tenant_of = {name: one for one, name, _ in store.engine.read(_TENANTS)}
         self._stopped_at: dict[str, float] = {}
         self._started: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._job_databases: dict[str, str] = {}
@@ -164,22 +167,28 @@ class Checks:
 
     def _check_start(self, run_id: UUID, database: str, process: str) -> None:
         run = self._rows.runs.get(run_id.hex)
-        found = [
-            one
-            for one in self._rows.items.values()
-            if (one.run, one.database) == (run_id.hex, database)
-        ]
-        _expect(run is not None and len(found) == 1, "a tenant of no run is migrated")
+        tenant = self._tenant_of[self._world.origins.get(database, database)]
+        found = self._rows.items.get((run_id.hex, tenant))
+        _expect(run is not None and found is not None, "a tenant of no run is migrated")
         assert run is not None
+        assert found is not None
         _expect(run.planner is None, "a tenant of a run that is being planned is migrated")
-        _expect(found[0].state != "Waiting", "a tenant that waits for its wave is migrated")
-        starters = self._started[run_id.hex, database]
-        stopped_at = self._stopped_at.get(run_id.hex)
-        if process not in starters and stopped_at is not None:
-            is_late = CLOCK.now > stopped_at + START_DELAYS_MAX * self._store.delay_seconds
-            was_frozen = self._processes[process].thawed_at >= stopped_at
-            _expect(not is_late or was_frozen, "a tenant is started after the stop of its run")
+        _expect(found.state != "Waiting", "a tenant that waits for its wave is migrated")
+        starters = self._started[run_id.hex, tenant]
+        if process not in starters:
+            read_at = self._store.runs_read_at.get(process, 0.0)
+            read_at += STATE_SECONDS_MAX
+            self._check_recent(process, read_at, "a tenant is started without a look at its run")
+            stopped_at = self._stopped_at.get(run_id.hex)
+            if stopped_at is not None:
+                self._check_recent(process, stopped_at, "a tenant is started after a stop")
         starters.add(process)
+
+    def _check_recent(self, process: str, since: float, message: str) -> None:
+        """Check that there was time for no more than some transactions, or that it was frozen."""
+        is_late = CLOCK.now > since + START_DELAYS_MAX * self._store.delay_seconds
+        was_frozen = self._processes[process].thawed_at >= since
+        _expect(not is_late or was_frozen, message)
 
     def has_ended(self) -> bool:
         """Return whether every run and every job has ended."""
@@ -196,21 +205,30 @@ class Checks:
             _expect(found is not None and found.total == total, "a confirmed run is not there")
         for job_id in self.promised_jobs:
             _expect(job_id.hex in rows.jobs, "a confirmed job is not there")
+        tenants = list(self._store.engine.read(_TENANTS))
+        places = {one: name for one, name, _ in tenants}
         for item in rows.items.values():
-            self._check_outcome(item)
+            self._check_outcome(item, places[item.tenant])
         done = {one.id for one in rows.jobs.values() if one.state in ("done", "kept")}
         kept = {name for job, name in self._job_databases.items() if job in done}
-        _expect(kept == self._world.databases, "databases of jobs were lost, or are left")
+        moved = set(places.values()) - self._tenant_of.keys()
+        _expect(kept | moved == self._world.databases, "databases of jobs were lost, or are left")
+        _expect(set(places.values()) == self._world.tenants.keys(), "a tenant lost its database")
+        read_only = [name for _, name, is_read_only in tenants if is_read_only]
+        fenced = [name for name, one in self._world.tenants.items() if one.is_fenced]
+        _expect(not read_only and not fenced, "a tenant is read-only after its move")
         changed = {one.id for one in rows.jobs.values() if one.kind == "replace" and one.id in done}
         _expect({one.hex for one in self._world.changed} == changed, "a job was not undone")
 
-    def _check_outcome(self, item: Item) -> None:
+    def _check_outcome(self, item: Item, database: str) -> None:
         full = len(self._world.revisions)
-        applied = applied_by(self._world, item.database, UUID(item.run))
+        is_moved = any(text in (item.error or "") for text in (MISSING, FENCED))
+        _expect(not is_moved, "a tenant fails because it was moved")
+        applied = applied_by(self._world, database, UUID(item.run))
         named = item.applied.split(",") if item.applied else []
         _expect(set(named) <= set(applied), "an outcome names a revision that is not applied")
         if item.state == "Success":
-            log = self._world.tenants[item.database].log
+            log = self._world.tenants[database].log
             _expect(len(log) == full, "a tenant succeeded and is not at the head")
             _expect(named == applied, "a success does not name what was applied")
 
@@ -285,7 +303,7 @@ class Checks:
             old = before.jobs.get(job.id)
             if old is None or old == job:
                 continue
-            if job.database is not None:
+            if job.database is not None and job.kind != "move":
                 self._job_databases[job.id] = job.database
             _expect(old.state not in ENDED, "a job changes after its end")
             _expect(job.state in _NEXT[old.state], f"a job is {job.state} after {old.state}")

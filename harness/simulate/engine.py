@@ -111,6 +111,11 @@ class Engine:
         """Return whether a table may have changed since `now` was *since*."""
         return max(self._all_changed_at, self._changed_at.get(table, 0)) > since
 
+    @staticmethod
+    def touches(sql: str, table: str) -> bool:
+        """Return whether a statement that was run before reads or writes a table."""
+        return table in _LEARNED[sql].all
+
     def run(self, sql: str, arguments: Sequence[Any]) -> Rows:
         """Run a statement, or return what is known, and return all rows."""
         tables = _LEARNED.get(sql) or self._learn(sql, arguments)

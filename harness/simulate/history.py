@@ -1,8 +1,9 @@
 """One history: what happens, by a seed, and then until everything has ended."""
 
+import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,8 @@ from harness.simulate.clock import CLOCK
 from harness.simulate.process import Process
 from harness.simulate.store import Store
 from harness.simulate.world import SERVERS, TENANTS, TenantDatabase, World, database_name
-from tenantry.catalog.job_queue import BACKUP, REPLACE, RESTORE
+from tenantry.catalog import tenants
+from tenantry.catalog.job_queue import BACKUP, MOVE, REPLACE, RESTORE
 from tenantry.fleet.run_options import CHECK, RunOptions
 from tenantry.kit.errors import TenantryError
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
@@ -37,6 +39,16 @@ class Event:
     name: str
     seed: int
 
+    @classmethod
+    def load(cls, text: str) -> "list[Event]":
+        """Return events that were kept as JSON: a list of a list of each."""
+        return [cls(*one) for one in json.loads(text)]
+
+    @staticmethod
+    def dump(events: "Sequence[Event]") -> str:
+        """Return events as JSON, for `load`."""
+        return json.dumps([astuple(one) for one in events])
+
     def __str__(self) -> str:
         """Return it as it is printed."""
         return f"{self.at:7.3f} {self.name}"
@@ -57,9 +69,10 @@ class Result:
 
 WEIGHTS = {
     "start_run": 6,
-    "cancel_run": 3,
+    "cancel_run": 5,
     "continue_run": 2,
     "queue_job": 5,
+    "move_tenant": 4,
     "cancel_job": 2,
     "kill": 3,
     "start_process": 3,
@@ -73,24 +86,36 @@ WEIGHTS = {
 }
 
 
-WORK = (("start_run",), ("queue_job",), ("start_run", "queue_job"))
+SPREADS = (0.1, 0.4, 1.0, 1.0)
+"""Of its time, how much the events of a history take: those that meet a moment come close."""
+WORK = (
+    ("start_run",),
+    ("queue_job",),
+    ("start_run", "queue_job"),
+    ("start_run", "move_tenant"),
+)
 
 
 def events_of(seed: str) -> list[Event]:
     """Return what happens in the history of a seed, in order of time.
 
     Of the kinds of events, each history has about half: so those that matter only together come
-    together more often ("swarm testing": Groce et al., ISSTA 2012).
+    together more often ("swarm testing": Groce et al., ISSTA 2012). For the same reason, those of
+    some histories follow each other quickly.
     """
     chance = random.Random(f"events {seed}")  # noqa: S311 - no secret
     work = chance.choice(WORK)
-    others = [one for one in WEIGHTS if one not in WORK[-1] and chance.random() < KEPT_SHARE]
+    rest = WEIGHTS.keys() - {one for some in WORK[:3] for one in some} - set(work)
+    others = [one for one in WEIGHTS if one in rest and chance.random() < KEPT_SHARE]
     kinds = [*work, *others]
+    seconds = SECONDS_MAX * chance.choice(SPREADS)
     names = chance.choices(kinds, [WEIGHTS[one] for one in kinds], k=chance.randint(3, 14))
     events = [
-        Event(chance.random() * SECONDS_MAX * chance.random(), name, chance.getrandbits(32))
+        Event(chance.random() * seconds * chance.random(), name, chance.getrandbits(32))
         for name in [*work, *names]
     ]
+    if chance.random() < KEPT_SHARE:
+        events.append(Event(0.0, "slow_down", chance.getrandbits(32)))
     return sorted(events, key=lambda one: one.at)
 
 
@@ -121,6 +146,7 @@ class History:
         self._checks.note = note
         store.committed = self._checks.committed
         self._world.started = self._checks.started
+        self._world.is_alive = lambda name: self._processes[name].is_alive
         for number in range(TENANTS):
             failures = self._chance.choice((0, 0, 0, 1, 9))
             self._world.tenants[database_name(number)] = TenantDatabase(failures=failures)
@@ -248,6 +274,21 @@ class History:
         for _ in range(self._choose.randint(1, JOBS_AT_ONCE_MAX)):
             process.run(add(self._choose.choice((BACKUP, RESTORE, REPLACE))))
 
+    def move_tenant(self) -> None:
+        """Move some tenants to the other server, perhaps one of them twice."""
+        process = self._any()
+
+        async def move(name: str) -> None:
+            tenant = await tenants.get_by_name(process.catalog, name)
+            server = next(one for one in SERVERS if one != tenant.server_name)
+            job = await process.queue.add(
+                process.context(), MOVE, tenant=tenant, server_name=server
+            )
+            self._checks.promised_jobs.add(job.id)
+
+        for _ in range(self._choose.randint(1, JOBS_AT_ONCE_MAX)):
+            process.run(move(f"Tenant {self._choose.randrange(TENANTS)}"))
+
     def cancel_job(self) -> None:
         """Cancel a job, or all that are queued."""
         process = self._any()
@@ -297,6 +338,12 @@ class History:
         """Take a tenant server away for a while."""
         seconds = self._choose.choice((1.0, 5.0, 15.0))
         self._world.away_until[self._choose.choice(SERVERS)] = CLOCK.now + seconds
+
+    def slow_down(self) -> None:
+        """Let more of the migrations be slow: then many claimed tenants wait for them."""
+        self._world.concurrency.update(dict.fromkeys(SERVERS, 1))
+        self._world.slow_share = self._choose.choice((0.3, 1.0))
+        self._world.slow_seconds = self._choose.choice((1.0, 3.0, 9.0))
 
     def step_database_clock(self) -> None:
         """Set the clock of the catalog's database."""

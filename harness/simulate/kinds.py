@@ -1,15 +1,16 @@
-"""Kinds of jobs for the simulator: a new database, a change of a tenant, neither, and a check."""
+"""Kinds of jobs for the simulator: a new database, a change of a tenant, a move, a check, none."""
 
 import asyncio
 from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 from harness.simulate.world import SERVERS, World, database_name
-from tenantry.backup import wave_checking
-from tenantry.catalog import job_states
-from tenantry.catalog.job_queue import BACKUP, REPLACE, RESTORE, WAVE, JobOptions
+from tenantry.backup import move_undo, moving, wave_checking
+from tenantry.catalog import job_states, tenants
+from tenantry.catalog.job_queue import BACKUP, MOVE, REPLACE, RESTORE, WAVE, JobOptions
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.runs import MigrationRun
 from tenantry.fleet.wave_check import WaveCheckFailed
@@ -22,6 +23,8 @@ from tenantry.work.progress import Progress
 STEP_SECONDS_MAX = 2.0
 FAILED_SHARE = 0.15
 REFUSED_SHARE = 0.3
+FENCE_SECONDS = 5.0
+"""How long a move waits for the transactions of its tenant."""
 
 
 class JobBroken(Conflict):
@@ -52,8 +55,12 @@ def kinds_of(held: Ledger, world: World, in_work: set[UUID]) -> Mapping[str, Kin
         if world.chance.random() < REFUSED_SHARE:
             raise WaveCheckFailed("It was refused.")
 
-    copying = SimpleNamespace(
-        ledger=held, catalog=held.catalog, check_wave=check_wave, error_rate_seconds=1.0
+    copying: Any = SimpleNamespace(
+        ledger=held,
+        catalog=held.catalog,
+        databases=held.databases,
+        check_wave=check_wave,
+        error_rate_seconds=1.0,
     )
     return {
         BACKUP: Kind(run=counted(partial(_run_plain, held, world))),
@@ -61,9 +68,15 @@ def kinds_of(held: Ledger, world: World, in_work: set[UUID]) -> Mapping[str, Kin
         REPLACE: Kind(
             run=counted(partial(_run_change, held, world)), undo=partial(_undo_change, world)
         ),
+        MOVE: Kind(
+            check=partial(moving.check, copying),
+            run=counted(partial(_run_move, copying, world)),
+            undo=partial(move_undo.undo, copying),
+            end=partial(moving.drop_when_known, copying),
+        ),
         WAVE: Kind(
-            run=counted(partial(wave_checking.run, copying)),  # type: ignore[arg-type]
-            undo=partial(wave_checking.undo, copying),  # type: ignore[arg-type]
+            run=counted(partial(wave_checking.run, copying)),
+            undo=partial(wave_checking.undo, copying),
         ),
     }
 
@@ -119,6 +132,36 @@ async def _run_change(
             world.changed.add(new.id)
         await _step(world)
         await _finish(held, new)
+
+
+async def _run_move(  # noqa: PLR0917 - as the others
+    copying: Any,
+    world: World,
+    ctx: OperationContext,
+    job: Job,
+    options: JobOptions,
+    progress: Progress,
+) -> Job:
+    """Move a tenant as `moving.carry` does, with a copy that takes a moment."""
+    assert job.tenant_id is not None
+    tenant = await tenants.get(copying.catalog, job.tenant_id)
+    server, name = options.server_name or "", database_name(world.chance.getrandbits(64) + 10**6)
+    old = (tenant.server_name, tenant.database_name)
+    of = (tenant.id, tenant.name)
+    new = new_job(ctx, MOVE, progress, tenant=of, database=(server, name), source=old)
+    undo = partial(move_undo.undo, copying)
+    async with running(copying.ledger, new, progress, undo=undo):
+        await copying.databases.server(server).create(name)
+        await _step(world)
+        if not tenant.is_read_only:
+            await moving._freeze(ctx, copying, new, tenant)
+        await moving._fence(copying, new, tenant, wait_seconds=FENCE_SECONDS)
+        await _step(world)
+        world.copy(tenant.database_name, name)
+        progress.is_final = True
+        held, _ = await moving._cut_over(ctx, copying, new, tenant)
+    copying.ledger.busy.add(held.id)
+    return held
 
 
 async def _undo_change(world: World, job: Job) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.backup import move_undo, moving
 from tenantry.catalog import (
     job_queue,
     job_states,
@@ -262,6 +263,33 @@ def _jobs_are_not_stored() -> Fault:
     return Fault(job_queue, "add", add)
 
 
+def _moved_tenants_fail() -> Fault:
+    """A tenant that is moved after a process has claimed it fails in its run."""
+
+    async def is_elsewhere(_session: Any, _item: Any) -> bool:
+        return False
+
+    return Fault(run_claims, "is_elsewhere", is_elsewhere)
+
+
+def _moves_stay_read_only() -> Fault:
+    """A tenant stays read-only when its move has failed."""
+
+    async def make_writable(_copying: Any, _job: Any) -> None:
+        return None
+
+    return Fault(move_undo, "_make_writable", make_writable)
+
+
+def _lost_move_leaves_its_fence() -> Fault:
+    """A process that was frozen fences the database of a move that another one has undone."""
+
+    async def lift_if_lost(_copying: Any, _job: Any) -> bool:
+        return False
+
+    return Fault(moving, "lift_if_lost", lift_if_lost)
+
+
 OF_RUNS: Mapping[str, Callable[[], Fault]] = {
     one.__name__.lstrip("_"): one
     for one in (
@@ -277,6 +305,7 @@ OF_RUNS: Mapping[str, Callable[[], Fault]] = {
         _stop_is_undone,
         _claims_are_forgotten,
         _failures_count_twice,
+        _moved_tenants_fail,
     )
 }
 OF_THE_LEDGER: Mapping[str, Callable[[], Fault]] = {
@@ -292,6 +321,8 @@ OF_THE_LEDGER: Mapping[str, Callable[[], Fault]] = {
         _lost_job_leaves_its_database,
         _released_are_forgotten,
         _jobs_are_not_stored,
+        _moves_stay_read_only,
+        _lost_move_leaves_its_fence,
     )
 }
 FAULTS = {**OF_RUNS, **OF_THE_LEDGER}

@@ -38,7 +38,7 @@ from tenantry.work.worker import JobWorker
 
 HOUSEKEEPING_SECONDS = 5.0
 RESTART_SECONDS = 1.0
-CONCURRENCY = 2
+JOB_CONCURRENCY = 2
 PATIENCE_SECONDS = 10.0
 """How long the tenants of a server that is away wait here."""
 
@@ -78,13 +78,13 @@ class Process:
             self._heartbeat,
             lambda: self._streams,
             metrics=metrics,
-            concurrency=dict.fromkeys(SERVERS, CONCURRENCY),
+            concurrency=world.concurrency,
             patience_seconds=PATIENCE_SECONDS,
         )
         self.ledger = Ledger(catalog=self.catalog, databases=databases, heartbeat=self._heartbeat)
         self._kinds = kinds_of(self.ledger, world, self._jobs_in_work)
         self.jobs = JobWorker(
-            self.ledger, self._kinds, concurrency=CONCURRENCY, scratch=Path("nowhere")
+            self.ledger, self._kinds, concurrency=JOB_CONCURRENCY, scratch=Path("nowhere")
         )
         self.queue = Queue(ledger=self.ledger, kinds=self._kinds, hint=self.jobs.hint)
         self.fleet = Fleet(

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from tenantry.catalog.cache import CatalogCache
 from tenantry.catalog.database import Catalog
 from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.sqlite.connections import conflict_of
 from tenantry.db.statements import Row, Statement
 
 CONNECTIONS_MAX = 4
@@ -31,6 +33,7 @@ class Store:
         committed: Called after each transaction that has changed something, with the process.
         out_until: Until when the catalog cannot be reached.
         cut_until: Until when a process cannot reach it.
+        runs_read_at: When a process has last read the states of runs.
         lost_share: Of the transactions, how many are rolled back, or lose their answer.
         delay_seconds: How long a transaction takes to begin, and its answer to arrive, at most.
     """
@@ -42,6 +45,7 @@ class Store:
         self.writer: Connection | None = None
         self.out_until = 0.0
         self.cut_until: dict[str, float] = {}
+        self.runs_read_at: dict[str, float] = {}
         self.lost_share = 0.0
         self.delay_seconds = DELAYS_SECONDS[0]
         self._changes = 0
@@ -52,6 +56,7 @@ class Store:
         self.chance, self.lost_share, self.out_until = chance, lost_share, 0.0
         self.delay_seconds = chance.choice(DELAYS_SECONDS)
         self.cut_until.clear()
+        self.runs_read_at.clear()
         self.writer = None
         self._changes = self.engine.changes
 
@@ -91,7 +96,12 @@ class StoreConnection(Connection):
         is_alone = await self._begin_alone()
         if first is not None:
             self._store.engine.run(first.sql, first.arguments(values))
-        found = self._store.engine.run(compiled.sql, compiled.arguments(values))
+        try:
+            found = self._store.engine.run(compiled.sql, compiled.arguments(values))
+        except sqlite3.IntegrityError as error:
+            raise conflict_of(statement.conflicts, error) from error
+        if self._store.engine.touches(compiled.sql, "migration_run"):
+            self._store.runs_read_at[self._process] = CLOCK.now
         if is_alone:
             await self._end_alone()
         return compiled.rows(statement.row, found)
@@ -101,7 +111,10 @@ class StoreConnection(Connection):
     ) -> None:
         """Run a statement for each of *rows*, in a transaction that has begun."""
         compiled = statement.sqlite
-        self._store.engine.run_many(compiled.sql, [compiled.arguments(one) for one in rows])
+        try:
+            self._store.engine.run_many(compiled.sql, [compiled.arguments(one) for one in rows])
+        except sqlite3.IntegrityError as error:
+            raise conflict_of(statement.conflicts, error) from error
 
     async def command(self, sql: str) -> None:
         """Begin or end a transaction."""
