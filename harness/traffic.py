@@ -30,6 +30,7 @@ from harness.world import PASSWORD, Tenant
 ANSWER_SECONDS_MAX = 30
 END_SECONDS_MAX = 60
 UNAVAILABLE = 503
+ERROR_CODE, READ_ONLY = "x-error-code", "tenant_read_only"
 # One of so many requests creates a tenant, and one is a login.
 CREATION_EVERY = 40
 LOGIN_EVERY = 20
@@ -49,7 +50,8 @@ class Seen:
         api_keys: The API keys of the tenants that were created.
         last_unavailable_at: When the last 503 was received, in seconds since the epoch.
         unanswered: Requests to a process that was killed or ended.
-        faults: Responses that are neither 2xx nor 503 with `Retry-After`.
+        read_only: Writes that were rejected because the tenant is being moved.
+        faults: Other responses that are neither 2xx nor 503 with `Retry-After`.
     """
 
     statuses: Counter[int] = field(default_factory=Counter)
@@ -58,6 +60,7 @@ class Seen:
     api_keys: list[str] = field(default_factory=list)
     last_unavailable_at: float = 0
     unanswered: int = 0
+    read_only: int = 0
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -65,6 +68,7 @@ class Seen:
         """The counts, for the table."""
         successes = sum(count for status, count in self.statuses.items() if 200 <= status < 300)
         text = f"{successes:,} responses 2xx, {self.statuses[UNAVAILABLE]:,} 503"
+        text += f", {self.read_only:,} of a tenant that is being moved" if self.read_only else ""
         return text + (f", {self.unanswered} without one" if self.unanswered else "")
 
 
@@ -80,6 +84,9 @@ class Traffic:
         signs_up: Whether some requests create tenants, and some are logins.
         keeps_alive: Whether connections are used again: a process that ends closes idle ones.
         history: Records each post that was created.
+
+    Attributes:
+        may_be_read_only: Whether tenants are moved, so that a write may be rejected.
     """
 
     def __init__(
@@ -102,6 +109,7 @@ class Traffic:
         self._chance = chance
         self._signs_up = signs_up
         self._history = history
+        self.may_be_read_only = False
         self._keep_alives_max = None if keeps_alive else 0
 
     @contextmanager
@@ -180,7 +188,9 @@ class Traffic:
 
     def _check(self, answer: httpx.Response, seen: Seen) -> None:
         has_hint = answer.status_code == UNAVAILABLE and "retry-after" in answer.headers
-        if not answer.is_success and not has_hint and len(seen.faults) < FAULTS_MAX:
+        if self.may_be_read_only and answer.headers.get(ERROR_CODE) == READ_ONLY:
+            seen.read_only += 1
+        elif not answer.is_success and not has_hint and len(seen.faults) < FAULTS_MAX:
             request = answer.request
             seen.faults.append(
                 f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:300]}"

@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from harness.cluster import programs, stack
+from harness.cluster.installation import CONCURRENCY, Installation
 from harness.cluster.posts import PostTraffic
 from harness.cluster.runs import Runs
 from harness.cluster.scale import SHORT, WHOLE, Scale
-from harness.cluster.scenarios import CONCURRENCY, SCENARIOS, Installation, check
+from harness.cluster.scenarios import SCENARIOS, check
 from harness.cluster.service import Service
 from harness.cluster.stack import ProgramMissing, Stack
 from harness.driver import WRONG_USE, Target, begin, find, say
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with programs.scratch(options.scratch or launcher.memory()) as folder:
             machine = describe(folder, PACKAGES)
-            with _installed(folder, scale, options.pgbouncer) as place:
+            with _installed(folder, scale, options) as place:
                 found = [_run(one, place, folder, options.logs) for one in chosen]
     except ProgramMissing as error:
         say(f"NOT RUN: {error}")
@@ -68,8 +69,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 @contextmanager
-def _installed(folder: Path, scale: Scale, pgbouncer: Path) -> Iterator[Installation]:
-    below = Stack(folder, scale.plain_servers, pgbouncer)
+def _installed(folder: Path, scale: Scale, options: argparse.Namespace) -> Iterator[Installation]:
+    below = Stack(folder, scale.plain_servers, options.pgbouncer)
     below.start()
     say("etcd, Patroni, HAProxy, PgBouncer and the plain servers run")
     world = make_world(
@@ -85,6 +86,7 @@ def _installed(folder: Path, scale: Scale, pgbouncer: Path) -> Iterator[Installa
         **world.environment,
         "TENANTRY_TENANT_MIGRATIONS": str(runs.revisions),
         "TENANTRY_MIGRATE_CONCURRENCY": str(CONCURRENCY),
+        "TENANTRY_PG_TOOLS": str(below.tools),
     }
     service = Service(folder / "service", environment, scale.api_processes, scale.workers)
     service.start()
@@ -99,7 +101,9 @@ def _installed(folder: Path, scale: Scale, pgbouncer: Path) -> Iterator[Installa
         history=history,
     )
     posts = PostTraffic(world.tenants, lambda: service.urls, history, chance=chance)
-    yield Installation(below, service, runs, traffic, posts, history, world, scale)
+    yield Installation(
+        below, service, runs, traffic, posts, history, world, scale, is_planted=options.plant
+    )
 
 
 def _run(name: str, place: Installation, folder: Path, logs: Path | None) -> list[Finding]:
@@ -137,6 +141,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tenants", type=int, help=f"how many; {WHOLE.tenants} if not given")
     parser.add_argument(
         "--times", type=int, help=f"kills and switchovers of each; {WHOLE.times} if not given"
+    )
+    parser.add_argument(
+        "--plant", action="store_true", help="lose an acknowledged write in each round"
     )
     parser.add_argument("--scratch", type=Path, help="the parent of the temporary folder")
     parser.add_argument("--logs", type=Path, help="where to keep the logs if a check fails")

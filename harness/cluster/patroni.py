@@ -32,6 +32,7 @@ PARAMETERS = {
     "fsync": "off",
     "unix_socket_directories": "",
     "max_connections": 200,
+    "wal_level": "logical",
     "wal_log_hints": "on",
     "max_wal_senders": 6,
     "wal_keep_size": "512MB",
@@ -188,6 +189,7 @@ def _configuration(scope: str, member: Member, binaries: Path, etcd_port: int) -
     dcs = {
         **TIMES,
         "synchronous_mode": True,
+        "ignore_slots": [{"type": "logical", "plugin": "pgoutput"}],
         "postgresql": {"use_pg_rewind": True, "parameters": PARAMETERS},
     }
     return {

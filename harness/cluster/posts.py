@@ -13,6 +13,7 @@ import httpx
 
 from harness.api import POSTS, client, signed_in
 from harness.registers import CREATE, DELETE, READ, UPDATE, History, Operation, Result
+from harness.traffic import ERROR_CODE, READ_ONLY
 from harness.world import Tenant
 
 POSTS_MAX, CLIENTS_OF_EACH = 4, 3
@@ -61,6 +62,8 @@ class PostTraffic:
 
     Attributes:
         faults: Responses other than 2xx, 404 and 503, at most `FAULTS_MAX`.
+        in_use: The posts that clients use now.
+        may_be_read_only: Whether tenants are moved, so that 403 is no fault either.
     """
 
     def __init__(
@@ -75,6 +78,8 @@ class PostTraffic:
         self._chance = chance
         self._numbers = 0
         self.faults: list[str] = []
+        self.in_use: list[Post] = []
+        self.may_be_read_only = False
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -109,9 +114,11 @@ class PostTraffic:
     async def _use_posts(self, sender: httpx.AsyncClient, is_over: threading.Event) -> None:
         while not is_over.is_set():
             post = Post(self._chance.choice(self._tenants))
+            self.in_use.append(post)
             async with asyncio.TaskGroup() as group:
                 for _ in range(CLIENTS_OF_EACH):
                     group.create_task(self._use(sender, post, is_over))
+            self.in_use.remove(post)
 
     async def _use(self, sender: httpx.AsyncClient, post: Post, is_over: threading.Event) -> None:
         gate = asyncio.Semaphore(1)
@@ -167,6 +174,7 @@ class PostTraffic:
 
     def _check(self, answer: httpx.Response) -> None:
         is_fine = answer.is_success or answer.status_code in (NOT_FOUND, UNAVAILABLE)
+        is_fine |= self.may_be_read_only and answer.headers.get(ERROR_CODE) == READ_ONLY
         if not is_fine and len(self.faults) < FAULTS_MAX:
             request = answer.request
             text = f"{answer.status_code} {answer.text[:300]}"

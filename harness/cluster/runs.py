@@ -16,12 +16,18 @@ from typing import Any
 import httpx
 import psycopg
 
+from harness.api import HISTORY, MIGRATE_ALL, bearer
 from harness.world import Tenant
 from testkit.revisions import AlembicFolder
 
 FIRST = """
-    op.create_table("counted", sa.Column("a", sa.Integer), sa.Column("b", sa.Integer))
-    op.execute("INSERT INTO counted VALUES (0, 0)")
+    op.create_table(
+        "counted",
+        sa.Column("id", sa.Integer, primary_key=True),  # an online move needs a key
+        sa.Column("a", sa.Integer),
+        sa.Column("b", sa.Integer),
+    )
+    op.execute("INSERT INTO counted VALUES (1, 0, 0)")
 """
 # It pauses in a tenant, and not in the template of new ones, which has no user.
 NEXT = """
@@ -29,6 +35,12 @@ NEXT = """
     op.add_column("counted", sa.Column("c{number}", sa.Integer))
     op.execute("SELECT pg_sleep({seconds}) FROM tenantry_user LIMIT 1")
     op.execute("UPDATE counted SET b = b + 1")
+"""
+UNDO = """
+    op.execute("UPDATE counted SET b = b - 1")
+    op.drop_column("counted", "c{number}")
+    op.execute("SELECT pg_sleep({seconds}) FROM tenantry_user LIMIT 1")
+    op.execute("UPDATE counted SET a = a - 1")
 """
 RUN_SECONDS_MAX = 180
 POLL_SECONDS = 0.1
@@ -38,7 +50,8 @@ STATE_SQL = """
 SELECT (SELECT a FROM counted), (SELECT b FROM counted),
     (SELECT count(*) FROM information_schema.columns
         WHERE table_name = 'counted' AND column_name LIKE 'c%'),
-    (SELECT count(*) FROM tenantry_migration_log WHERE revision LIKE 'r%'),
+    (SELECT count(*) FILTER (WHERE stream = 'user') - count(*) FILTER (WHERE stream <> 'user')
+        FROM tenantry_migration_log WHERE revision LIKE 'r%'),
     (SELECT version_num FROM alembic_version)
 """
 
@@ -115,10 +128,10 @@ class Runs:
         self._revisions = AlembicFolder(folder / "release1")
         self._revisions.add("begin_create_counted", FIRST)
         self.count = 0
-        self._is_ahead = False
+        self._is_ahead = self._is_undone = False
         self._pause = 0.0
         self._urls = urls
-        self._headers = {"authorization": f"Bearer {admin_token}", "prefer": "respond-async"}
+        self._headers = bearer(admin_token) | {"prefer": "respond-async"}
         self._catalog_url = catalog_url
 
     @property
@@ -132,12 +145,14 @@ class Runs:
 
         A process of the next release migrates the rest of a run to its own head.
         """
+        if self._is_undone:
+            return [self.count - 1]
         return [self.count, self.count + 1] if self._is_ahead else [self.count]
 
     def add_revision(self, seconds: float) -> None:
         """Add a revision that takes *seconds* in each tenant."""
         self.count += 1 + self._is_ahead
-        self._is_ahead = False
+        self._is_ahead = self._is_undone = False
         self._pause = seconds
         self._write(self.count, seconds)
 
@@ -152,16 +167,35 @@ class Runs:
         self._write(self.count + 1, 0)
 
     def _write(self, number: int, seconds: float) -> None:
-        body = NEXT.format(number=number, seconds=seconds)
-        self._revisions.add(f"r{number:03}_count", body)
+        values = {"number": number, "seconds": seconds}
+        self._revisions.add(
+            f"r{number:03}_count", NEXT.format(**values), undo=UNDO.format(**values)
+        )
 
     def begin(self) -> str:
         """Start a run that ends at the first failure, and return its id."""
-        ends = time.monotonic() + ASK_SECONDS_MAX
+        return self._begin(MIGRATE_ALL)
+
+    def begin_undo(self) -> str:
+        """Migrate all tenants twice; then start a run that undoes the second, and return its id."""
+        self.await_end(self.begin())  # perhaps the first run of all, which creates the table
+        self.add_revision(self._pause)
+        run_id = self.begin()
+        self.await_end(run_id)
+        self._is_undone = True
+        return self._begin(f"{HISTORY}/{run_id}/undo")
+
+    def places(self) -> Mapping[str, tuple[str, str]]:
+        """Return the server and the database of each tenant, by its id."""
+        rows = self._query("SELECT id::text, server_name, database_name FROM tenant")
+        return {tenant_id: (server, database) for tenant_id, server, database in rows}
+
+    def _begin(self, path: str) -> str:
+        ends, said = time.monotonic() + ASK_SECONDS_MAX, ""
         while time.monotonic() < ends:
             with suppress(httpx.TransportError):
                 answer = httpx.post(
-                    f"{self._urls()[0]}/api/admin/tenants/migrate-all",
+                    self._urls()[0] + path,
                     headers=self._headers,
                     json={"maxFailures": 0},
                     timeout=ASK_SECONDS_MAX,
@@ -169,8 +203,9 @@ class Runs:
                 )
                 if answer.is_success:
                     return str(answer.json()["data"]["id"])
+                said = answer.text
             time.sleep(POLL_SECONDS)
-        raise NoRun("migrate-all was not accepted")
+        raise NoRun(f"{path} was not accepted: {said}")
 
     def await_done(self, run_id: str, count: int) -> None:
         """Wait until *count* tenants of the run are done.

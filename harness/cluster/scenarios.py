@@ -1,80 +1,30 @@
 """The outages: each in the middle of a migration run, with traffic."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 
+from harness.cluster import moves, planting
+from harness.cluster.installation import Installation, Outage
 from harness.cluster.patroni import Cluster
-from harness.cluster.posts import PostTraffic
 from harness.cluster.runs import Runs, faults_of_states, lost_writes
-from harness.cluster.scale import Scale
-from harness.cluster.service import Service
-from harness.cluster.stack import Stack
 from harness.finding import Finding
-from harness.registers import History
-from harness.traffic import Seen, Traffic
-from harness.world import World
+from harness.traffic import Seen
 
 # From the moment at which the server accepts writes again to the next finished tenant. The
 # health check of HAProxy takes up to 1 s of it, the pause between two probes of Tenantry 2 s.
 RESUMED_SECONDS_MAX = 5.0
 BEGUN = 2
-CONCURRENCY = 2
+MOVING_SECONDS = 2.0
+"""From the start of a command that moves tenants until a leader is killed."""
 MUST = (
     "no tenant failed or between two revisions, the failure budget unspent, no acknowledged write "
     "lost, each post linearizable, no response except 2xx and 503 with Retry-After"
 )
 MUST_RESUME = f"{MUST}, continued within {RESUMED_SECONDS_MAX:g} s"
 Progress = Callable[[str], None]
-
-
-@dataclass
-class Installation:
-    """Everything that runs.
-
-    Attributes:
-        stack: Below the service.
-        service: The processes.
-        runs: Its migration runs.
-        traffic: Its clients.
-        posts: The clients that use the same posts.
-        history: What clients have seen of each post.
-        world: Its tenants.
-        scale: How much is done.
-        acknowledged: The acknowledged posts of all scenarios, by tenant.
-    """
-
-    stack: Stack
-    service: Service
-    runs: Runs
-    traffic: Traffic
-    posts: PostTraffic
-    history: History
-    world: World
-    scale: Scale
-    acknowledged: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def concurrency(self) -> int:
-        """How many tenants are migrated at the same time: so many on each tenant server."""
-        servers = self.scale.plain_servers + 1
-        return CONCURRENCY * len(self.service.processes) * servers
-
-
-@dataclass(frozen=True)
-class Outage:
-    """An outage that has ended.
-
-    Attributes:
-        over_at: When the server accepted writes again, in seconds since the epoch; None if no
-            server was away.
-        server: The tenant server that was away; None is all.
-        may_be_unanswered: Whether a process of the API was killed.
-    """
-
-    over_at: float | None = None
-    server: str | None = None
-    may_be_unanswered: bool = False
 
 
 @dataclass
@@ -88,21 +38,26 @@ class Tally:
     tenants: int = 0
     operations: int = 0
     posts: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 def _once(place: Installation, scenario: "Scenario", tally: Tally) -> None:
     """Start a run, cause the outage in its middle, and check what it has left behind."""
-    runs, tenants = place.runs, place.world.tenants
+    runs = place.runs
+    place.traffic.may_be_read_only = place.posts.may_be_read_only = scenario.moves
     seconds = scenario.seconds + scenario.seconds_each * len(place.service.processes)
-    runs.add_revision(seconds * place.concurrency / place.scale.tenants)
+    # The traffic of earlier rounds has created tenants.
+    runs.add_revision(seconds * place.concurrency / len(runs.places()))
     with place.traffic.running() as seen, place.posts.running():
-        run_id = runs.begin()
+        run_id = scenario.begin(runs)
         runs.await_done(run_id, BEGUN)
         outage = scenario.cause(place)
         outcome = runs.await_end(run_id)
         time.sleep(1)  # some requests after the outage
+    tenants = place.tenants
     tally.tenants += len(outcome.items)
-    tally.faults += outcome.faults() + seen.faults + place.service.check()
+    tally.faults += [*outcome.faults(), *seen.faults, *place.service.check(), *outage.faults]
+    tally.counts.update(outage.counts)
     tally.faults += faults_of_states(tenants, runs.heads)
     if seen.unanswered and not outage.may_be_unanswered:
         tally.faults.append(f"{seen.unanswered} requests have no response")
@@ -113,12 +68,15 @@ def _once(place: Installation, scenario: "Scenario", tally: Tally) -> None:
     _check_history(place, tally)
     tally.statuses.statuses += seen.statuses
     tally.statuses.unanswered += seen.unanswered
+    tally.statuses.read_only += seen.read_only
     if outage.over_at is not None:
         _note_resumed(tally, outage, outcome.seconds_to_resume(outage.server, outage.over_at), seen)
 
 
 def _check_history(place: Installation, tally: Tally) -> None:
     """Check what clients have seen of each post, after a last read of each."""
+    if place.is_planted:
+        planting.lose_a_write(place.history, place.tenants)
     place.posts.read_all()
     changed = place.history.changed
     tally.posts += len(changed)
@@ -208,6 +166,29 @@ def _upgrade(place: Installation) -> Outage:
     return Outage()
 
 
+def _move_tenants(place: Installation) -> Outage:
+    """Move tenants whose posts are used, online and not, to the next tenant server."""
+    moved, faults = moves.move(
+        place.service, place.runs, place.posts.in_use, list(place.stack.tenant_servers)
+    )
+    return Outage(counts=moved, faults=faults)
+
+
+def _move_and_kill(place: Installation) -> Outage:
+    """Kill the leader of a tenant server while tenants are moved to it, and from it."""
+    with ThreadPoolExecutor(1) as thread:
+        moving = thread.submit(_move_tenants, place)
+        time.sleep(MOVING_SECONDS)
+        outage = _kill_leader(place.stack.tenants, "default")
+        moved = moving.result()
+    return replace(outage, counts=moved.counts, faults=moved.faults)
+
+
+def _migrate_again(place: Installation, tally: Tally) -> None:
+    """Migrate what was undone, and one revision more."""
+    _once(place, Scenario("", lambda _: Outage()), tally)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """An outage, and how it is repeated.
@@ -216,6 +197,8 @@ class Scenario:
         title: What is done, for the table.
         cause: Causes it in the middle of a run.
         recover: Called after each round, before the next one.
+        begin: Starts the run.
+        moves: Whether tenants are moved.
         is_repeated: Whether it is done as often as `Scale.times` says.
         seconds: How long an undisturbed run takes, so that the outage is in its middle.
         seconds_each: How much longer for each process of the service.
@@ -224,14 +207,16 @@ class Scenario:
 
     title: str
     cause: Callable[[Installation], Outage]
-    recover: Callable[[Installation], None] = lambda _: None
+    recover: Callable[[Installation, Tally], None] = lambda *_: None
+    begin: Callable[[Runs], str] = Runs.begin
+    moves: bool = False
     is_repeated: bool = False
     seconds: float = 4
     seconds_each: float = 0
     is_in_short: bool = True
 
 
-def _await_standbys(place: Installation) -> None:
+def _await_standbys(place: Installation, _tally: Tally) -> None:
     for cluster in (place.stack.catalog, place.stack.tenants):
         cluster.await_standby()
 
@@ -281,9 +266,32 @@ SCENARIOS: Mapping[str, Scenario] = {
     "upgrade": Scenario(
         "all processes replaced one by one, by those of a release with one more revision",
         _upgrade,
-        lambda place: _once(place, Scenario("", lambda _: Outage()), Tally()),
+        _migrate_again,
         seconds=4,
         seconds_each=2,
+    ),
+    "undo": Scenario(
+        "a run undone, and migrated again",
+        lambda _: Outage(),
+        _migrate_again,
+        begin=Runs.begin_undo,
+        is_repeated=True,
+    ),
+    "moves": Scenario(
+        "tenants moved between tenant servers, half of them online",
+        _move_tenants,
+        moves=True,
+        is_repeated=True,
+        seconds=8,
+    ),
+    "fail-moves": Scenario(
+        "the leader of a tenant server killed while tenants are moved to it and from it",
+        _move_and_kill,
+        _await_standbys,
+        moves=True,
+        is_repeated=True,
+        seconds=8,
+        is_in_short=False,
     ),
 }
 
@@ -295,7 +303,7 @@ def check(name: str, place: Installation, progress: Progress) -> Finding:
     for number in range(1, times + 1):
         began, known = time.monotonic(), len(tally.faults)
         _once(place, scenario, tally)
-        scenario.recover(place)
+        scenario.recover(place, tally)
         for fault in tally.faults[known:]:
             progress(f"  {name}: {fault}")
         progress(f"{name} {number}/{times}: {time.monotonic() - began:.0f} s, {_found(tally)}")
@@ -314,6 +322,7 @@ def check(name: str, place: Installation, progress: Progress) -> Finding:
 def _found(tally: Tally) -> str:
     parts = [f"{len(tally.faults)} faults", f"{tally.tenants:,} migrations"]
     parts.append(f"{tally.operations:,} operations on {tally.posts:,} posts")
+    parts += [f"{count:,} {what}" for what, count in sorted(tally.counts.items())]
     if tally.resumed:
         parts.append(f"continued after {_range(tally.resumed)}")
     if tally.unavailable:

@@ -1,6 +1,7 @@
 """The processes of the service: API processes and workers, replaced and killed one by one."""
 
 import itertools
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from harness.processes import SOURCE
 from testkit.programs import free_port
 
 START_SECONDS_MAX = 60
+COMMAND_SECONDS_MAX = 60
 # From the last new request to SIGTERM.
 LEAVE_SECONDS = 0.3
 OK = 200
@@ -99,6 +101,21 @@ class Service:
         if process.program.process.returncode:
             raise NotReached(f"a process did not end well: {process.program.said}")
         self.replace(process)
+
+    def run(self, *arguments: str) -> tuple[int | None, str]:
+        """Run a command of Tenantry; return its exit status, None after a minute, and its output.
+
+        One that does not end is killed.
+        """
+        folder = self._folder / f"command{next(self._numbers)}"
+        command: list[str | Path] = [sys.executable, "-m", "tenantry", *arguments]
+        program = start(folder, command, environment=self._environment)
+        try:
+            return program.process.wait(COMMAND_SECONDS_MAX), program.said
+        except subprocess.TimeoutExpired:
+            program.process.kill()
+            program.process.wait()
+            return None, program.said
 
     def first(self, *, is_api: bool) -> Process:
         """Return an API process, or a worker."""

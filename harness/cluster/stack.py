@@ -25,6 +25,11 @@ START_SECONDS_MAX = 30
 CONNECTIONS = 4
 ROLE = "tenantry"
 CATALOG = "tenantry_catalog"
+# The rights are those that an online move needs.
+ROLE_SQL = (
+    f"CREATE ROLE {ROLE} LOGIN CREATEDB REPLICATION",
+    f"GRANT SET ON PARAMETER session_replication_role TO {ROLE}",
+)
 # The checks of a primary are those of docs/howto/run-on-patroni.md.
 HAPROXY = """
 global
@@ -119,15 +124,24 @@ class Stack:
         self._start_haproxy()
         self.start_pooler()
         for cluster in (self.catalog, self.tenants):
-            _run(cluster.leader.port, f"CREATE ROLE {ROLE} LOGIN CREATEDB")
+            _run(cluster.leader.port, *ROLE_SQL)
         for server in self.plain.values():
-            _run(server.port, f"CREATE ROLE {ROLE} LOGIN CREATEDB")
+            _run(server.port, *ROLE_SQL)
         _run(self.catalog.leader.port, f"CREATE DATABASE {CATALOG} OWNER {ROLE} TEMPLATE template0")
 
     @property
     def catalog_url(self) -> str:
         """The URL of the catalog, through HAProxy."""
         return _url(self._ports.catalog, CATALOG)
+
+    @property
+    def tools(self) -> Path:
+        """The folder of PostgreSQL's programs."""
+        return self._binaries
+
+    def url_of(self, server: str, database: str) -> str:
+        """Return the URL of a database of a tenant server, as requests use it."""
+        return self.tenant_servers[server]["url"].rpartition("/")[0] + f"/{database}"
 
     @property
     def tenant_servers(self) -> Mapping[str, Mapping[str, str]]:
@@ -183,6 +197,7 @@ class Stack:
         folder.mkdir()
         # Without the setting of the tests that loses the last commits in a crash.
         settings = launcher.SETTINGS.replace("synchronous_commit = off", "synchronous_commit = on")
+        settings += "wal_level = logical\n"
         return launcher.Server(self._binaries, folder, launcher.unprivileged(folder), settings)
 
     def _start_haproxy(self) -> None:
@@ -239,10 +254,11 @@ def _url(port: int, database: str = "postgres") -> str:
     return f"postgresql://{ROLE}@127.0.0.1:{port}/{database}"
 
 
-def _run(port: int, sql: str) -> None:
+def _run(port: int, *statements: str) -> None:
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.encode())
+        for sql in statements:
+            connection.execute(sql.encode())
 
 
 def _await_port(port: int, program: Program) -> None:
