@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.backup import move_undo, moving
+from tenantry.backup import move_undo
 from tenantry.catalog import (
     job_queue,
     job_states,
@@ -281,15 +281,6 @@ def _moves_stay_read_only() -> Fault:
     return Fault(move_undo, "_make_writable", make_writable)
 
 
-def _lost_move_leaves_its_fence() -> Fault:
-    """A process that was frozen fences the database of a move that another one has undone."""
-
-    async def lift_if_lost(_copying: Any, _job: Any) -> bool:
-        return False
-
-    return Fault(moving, "lift_if_lost", lift_if_lost)
-
-
 OF_RUNS: Mapping[str, Callable[[], Fault]] = {
     one.__name__.lstrip("_"): one
     for one in (
@@ -322,7 +313,6 @@ OF_THE_LEDGER: Mapping[str, Callable[[], Fault]] = {
         _released_are_forgotten,
         _jobs_are_not_stored,
         _moves_stay_read_only,
-        _lost_move_leaves_its_fence,
     )
 }
 FAULTS = {**OF_RUNS, **OF_THE_LEDGER}
