@@ -211,7 +211,7 @@ class TestRun:
         assert hooked.events == ["run.ended"]
         assert text.keys() == {"text"}
         assert "&lt;!channel&gt; &amp; co" in text["text"]
-        assert "started by ada: 2 tenants" in text["text"]
+        assert "started by ada: 2 databases" in text["text"]
 
     async def test_without_targets_writes_nothing(self, settings: Settings, folder: AlembicFolder):
         async with tenants(_with(settings, folder)) as services:

@@ -237,8 +237,8 @@ class TestServer:
                 await asyncio.to_thread(hooked.wait_for, 2)
                 await asyncio.sleep(2)  # the other one polls
         assert [one["text"] for one in hooked.messages] == [
-            "Tenant server default is away: its tenants wait.",
-            "Tenant server default is back.",
+            "Server default is away: its databases wait.",
+            "Server default is back.",
         ]
 
     async def test_that_stays_away_fails_its_tenants_with_one_cause(

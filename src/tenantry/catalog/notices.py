@@ -41,7 +41,7 @@ def of_run(before: Progress, after: Progress, ended: Sequence[Outcome] = ()) -> 
     found = []
     failed = next((one.item for one in ended if one.item.error and one.item.is_attempted), None)
     if failed is not None and before.failed_count == before.not_attempted_count:
-        text = f"the first tenant has failed: {failed.tenant_name}: {failed.cause}"
+        text = f"the first database has failed: {failed.tenant_name}: {failed.cause}"
         more = {"tenantName": failed.tenant_name, "cause": failed.cause}
         found.append(_notice(RUN_FIRST_FAILURE, after, text, **more))
     if after.finished_at is not None and before.finished_at is None:
@@ -68,9 +68,9 @@ async def run_begins(
     if subscribed:
         run = await runs.get(session, run_id)
         started = _notice(
-            RUN_STARTED, run, f"started by {run.triggered_by}: {run.total_count} tenants"
+            RUN_STARTED, run, f"started by {run.triggered_by}: {run.total_count} databases"
         )
-        ended = [] if run.finished_at is None else [_notice(RUN_ENDED, run, "ended: no tenants")]
+        ended = [] if run.finished_at is None else [_notice(RUN_ENDED, run, "ended: no databases")]
         await outbox.add(session, subscribed, [started, *ended], now=now)
 
 
@@ -105,7 +105,7 @@ async def left_to_person(
 def of_server(server_name: str, *, is_away: bool, at_ms: int) -> Notice:
     """Return the notice that a server is away, or is back, at a time of the database's clock."""
     event = SERVER_AWAY if is_away else SERVER_BACK
-    text = f"Tenant server {server_name} is {'away: its tenants wait' if is_away else 'back'}."
+    text = f"Server {server_name} is {'away: its databases wait' if is_away else 'back'}."
     key = f"{event} {server_name} {at_ms // SERVER_KEY_MS}"
     return Notice(event, {"text": text, "serverName": server_name}, key)
 
