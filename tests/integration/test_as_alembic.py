@@ -184,7 +184,7 @@ class TestKnown:
         scripts = RunScripts(rig.streams())
         if expected:
             dialect = await rig.migrator.read_dialect(tenant_url, scripts.streams)
-            scripts.expected = dialect, SchemaRevision(STREAM.head, expected)
+            scripts.expected = dialect, SchemaRevision(STREAM.head, expected), True
 
         before = await rig.inspect(tenant_url)
         done = await rig.migrator.migrate(tenant_url, scripts, run_id=new_id(), is_first=True)

@@ -9,7 +9,9 @@ from tenantry.migration.schema_state import (
     BASE,
     STAMPED_ROW,
     STAMPED_TABLE,
+    attached_log,
     insert_log,
+    log,
     metadata,
     render,
     user_version_table,
@@ -45,22 +47,42 @@ def bootstrap(dialect: sa.Dialect) -> list[Step]:
     ]
 
 
+def create_log(dialect: sa.Dialect) -> Statement:
+    """Return the creation of the log of an attached database."""
+    is_postgres = dialect.name == "postgresql"
+    sql = render(dialect, sa.schema.CreateTable(attached_log if is_postgres else log))
+    # There it has no key, and the team may publish the changes of every table.
+    more = f";\nALTER TABLE {log.name} REPLICA IDENTITY FULL" if is_postgres else ""
+    return Statement(f"{sql}{more}")
+
+
 def write_stamp(dialect: sa.Dialect, table_name: str, revision: str, run_id: UUID) -> list[Step]:
     """Return the steps that write *revision* into a version table: an empty or a new one.
 
     They run in the transaction of the adoption, after Tenantry's tables were created. If the
     table contains another revision by then, they raise `SchemaMoved`.
     """
-    table = user_version_table(table_name)
     kind: sa.ColumnElement[str] = sa.literal(STAMPED_ROW)
     if dialect.name == "postgresql":  # on SQLite, the copy is deleted as a whole
         exists = class_of(table_name).is_not(None)
         kind = sa.case((exists, STAMPED_ROW), else_=STAMPED_TABLE)
+    entry = Statement(render(dialect, insert_log(run_id, kind, table_name)))
+    return [entry, *write_version(dialect, table_name, revision)]
+
+
+def write_version(dialect: sa.Dialect, table_name: str, revision: str) -> list[Step]:
+    """Return the steps that write *revision* into a version table: an empty or a new one.
+
+    If the table contains a revision by then, they raise `SchemaMoved`.
+    """
+    table = user_version_table(table_name)
+    name = dialect.identifier_preparer.format_table(table)
+    lock = Statement(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE")
     row = sa.select(sa.literal(revision)).where(~sa.exists().select_from(table))
     move = sa.insert(table).from_select(["version_num"], row)
     return [
-        Statement(render(dialect, insert_log(run_id, kind, table_name))),
         Statement(render(dialect, sa.schema.CreateTable(table, if_not_exists=True))),
+        *([lock] if dialect.name == "postgresql" else []),
         Statement(render(dialect, move), guard=SchemaMoved),
     ]
 

@@ -156,7 +156,7 @@ class LockRetries:
             is_new = is_first and not self.has_sent
             run_id = None if is_new and self._scripts.undo is None else self._run_id
             state = self._read_state(execution, run_id)
-            self._scripts.expected = (execution.dialect, state.revision)
+            self._scripts.expected = (execution.dialect, state.revision, state.has_log)
             self._check_planned(state)
         while not self._scripts.is_done(state):
             script = self._following or self._scripts.script(execution.dialect, state)
@@ -257,13 +257,13 @@ class LockRetries:
         The compare-and-swap verifies it, and changes nothing if it does not match. Then this
         returns None. It also returns None on other errors: reading the state finds them again.
         """
-        dialect, start = self._scripts.expected or (None, None)
+        dialect, start, has_log = self._scripts.expected or (None, None, True)
         if start is None or start == self._scripts.head() or dialect is not execution.dialect:
             return None
         if self._planned_from not in (None, str(start)):
             return None
         try:
-            script = self._scripts.get(execution.dialect, start)
+            script = self._scripts.get(execution.dialect, start, has_log=has_log)
             if script.is_autocommit or not self._execute(execution, script):
                 return None
         except RevisionFailed:

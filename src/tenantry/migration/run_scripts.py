@@ -34,17 +34,19 @@ class RunScripts:
 
     Attributes:
         undo: What the run undoes; None if it upgrades.
-        expected: The engine and the revision of the database that was read last. The next one
-            is assumed to be the same; the compare-and-swap verifies it.
+        expected: The engine and the revision of the database that was read last, and whether it
+            had the log. The next one is assumed to be the same; the compare-and-swap verifies it.
     """
 
     def __init__(self, streams: Streams, *, is_of_template: bool = False) -> None:
         self.streams = streams
         self._is_of_template = is_of_template
         self.undo: Undo | None = None
-        self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
+        self.expected: tuple[sa.Dialect, SchemaRevision, bool] | None = None
         self._lock = threading.Lock()  # one thread reads and records, the others wait
-        self._scripts: dict[tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...]], Script] = {}
+        self._scripts: dict[
+            tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...], bool], Script
+        ] = {}
         self._examined: dict[tuple[sa.Dialect, Revision], tuple[Recording, str | None]] = {}
         self._signature: Signature | None = None
         self._of_attached: RunScripts | None = None
@@ -126,7 +128,7 @@ class RunScripts:
         Raises:
             BadStream, UnknownRevision: There is no script in this state, or none after it.
         """
-        return self.get(dialect, state.revision)
+        return self.get(dialect, state.revision, has_log=state.has_log)
 
     def pending(self, start: SchemaRevision) -> list[Applied]:
         """Return the revisions from *start* to the head, in order.
@@ -137,25 +139,37 @@ class RunScripts:
         with self._lock:
             return [Applied(one.stream, one.name) for one in self.streams.pending(start)]
 
-    def get(self, dialect: sa.Dialect, start: SchemaRevision) -> Script:
-        """Return the script from *start*.
+    def get(self, dialect: sa.Dialect, start: SchemaRevision, *, has_log: bool = True) -> Script:
+        """Return the script from *start*, for a database that has a log, or has none.
 
         Raises:
             BadStream, UnknownRevision: There is no script from *start*, or none after it.
         """
         with self._lock:
-            return self._get(dialect, start)
+            return self._get(dialect, start, has_log=has_log)
 
     def _get(
-        self, dialect: sa.Dialect, start: SchemaRevision, rest: tuple[Revision, ...] = ()
+        self,
+        dialect: sa.Dialect,
+        start: SchemaRevision,
+        rest: tuple[Revision, ...] = (),
+        *,
+        has_log: bool = True,
     ) -> Script:
         """Return the script of *rest*; without it, of the revisions from *start* to the head."""
-        key = (dialect, start, rest)
+        key = (dialect, start, rest, has_log)
         if key not in self._scripts:
             types = self._types_before(dialect, start) if self._is_of_template else frozenset()
             pending = rest or self.streams.pending(start)
             script = Script(
-                dialect, self.streams, start, pending, self._record, types=types, undo=self.undo
+                dialect,
+                self.streams,
+                start,
+                pending,
+                self._record,
+                types=types,
+                undo=self.undo,
+                has_log=has_log,
             )
             if script.rest:  # now: or this one would be applied, and the next fail
                 script.following = self._get(dialect, script.stop, script.rest)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -29,6 +30,18 @@ log = sa.Table(
     sa.Column("revision", sa.String, nullable=False),
     sa.Column("applied_at", Instant, nullable=False, server_default=sa.func.current_timestamp()),
 )
+
+attached_log = sa.Table(
+    log.name,
+    sa.MetaData(),
+    sa.Column("position", sa.Integer, sa.Identity()),
+    sa.Column("run_id", sa.Uuid, nullable=False),
+    sa.Column("stream", sa.String(64), nullable=False),
+    sa.Column("revision", sa.String(400), nullable=False),
+    sa.Column("applied_at", Instant, nullable=False, server_default=sa.func.current_timestamp()),
+)
+"""The log of an attached database on PostgreSQL. An index, and a table for long values, would take
+half of the time of its creation. Those of an older release have them, and are kept."""
 
 BASE = ""
 """The version of a database that has no revision yet."""
@@ -130,6 +143,7 @@ class SchemaState:
         undoable: The names of the revisions that the undone run has applied and that were not
             undone, in order.
         is_newest: Whether no other run has applied a revision of the user after the first of them.
+        has_log: Whether the database has the log; always, unless it is attached.
     """
 
     revision: SchemaRevision
@@ -137,6 +151,7 @@ class SchemaState:
     error: Exception | None = None
     undoable: tuple[str, ...] = ()
     is_newest: bool = True
+    has_log: bool = True
 
     def after(self, revision: SchemaRevision, applied: list[Applied]) -> "SchemaState":
         """Return the state after a script has led to *revision*."""
@@ -152,6 +167,14 @@ class Schema:
     revision: SchemaRevision
     objects: list[SchemaObject]
 
+    def has_tables(self, version_table: str) -> bool:
+        """Return whether there is a table beside the version table of the user's stream."""
+        tables = (one.name for one in self.objects if one.kind == "table")
+        return any(one.rpartition(".")[2].strip('"') != version_table for one in tables)
+
+
+HAS_VERSION, HAS_LOG = 1, 2
+"""Of an attached database: that it has a version of Tenantry, or the log."""
 
 READ_VERSION = Statement(sa.select(version.c.version_num), Version)
 
@@ -169,7 +192,8 @@ def find(
 
     Its rows are ``own`` or ``user``, 0, "" and a version; or ``log``, the position in the log, the
     stream and the name of a revision; or ``undo`` and the same, with an empty stream if another
-    run has applied a revision later.
+    run has applied a revision later. Of an attached database there is at least one row ``user``,
+    perhaps without a version, and its number is the sum of `HAS_VERSION` and `HAS_LOG`.
 
     Args:
         dialect: The engine.
@@ -177,18 +201,17 @@ def find(
         run_id: The run; None to omit the log. On a new connection to PostgreSQL, the log takes as
             long as the versions, because the first use of a table is expensive.
         undo: What is undone; None for an upgrade.
-        is_attached: Whether the database must have no version of Tenantry; else a row says so.
+        is_attached: Whether it is an attached database.
     """
-    tables = {} if is_attached else {"own": version}
-    if user_table is not None:
-        tables["user"] = user_version_table(user_table)
-    parts = [
-        sa.select(sa.literal(source), sa.literal(0), sa.literal(""), table.c.version_num)
-        for source, table in tables.items()
-    ]
+    user = None if user_table is None else user_version_table(user_table)
     if is_attached:
-        found = (sa.literal(one) for one in ("own", 0, "", ""))
-        parts.append(sa.select(*found).where(is_of_tenantry(dialect)))
+        parts = [_find_attached(dialect, user)]
+    else:
+        tables = {"own": version} if user is None else {"own": version, "user": user}
+        parts = [
+            sa.select(sa.literal(source), sa.literal(0), sa.literal(""), table.c.version_num)
+            for source, table in tables.items()
+        ]
     if run_id is not None:
         columns = (sa.literal("log"), log.c.position, log.c.stream, log.c.revision)
         parts.append(sa.select(*columns).where(log.c.run_id == run_id, log.c.stream != BEGUN))
@@ -199,12 +222,33 @@ def find(
     return render(dialect, sa.union_all(*parts))
 
 
-def is_of_tenantry(dialect: sa.Dialect) -> sa.ColumnElement[bool]:
-    """Return the condition that a database has a version table of Tenantry."""
+def _find_attached(dialect: sa.Dialect, user: sa.Table | None) -> sa.Select[Any]:
+    # One scan: to plan a union takes as long as to open the table.
+    tables = ((version, HAS_VERSION), (log, HAS_LOG))
+    owned = [sa.case((exists(dialect, table), mark), else_=0) for table, mark in tables]
+    columns = (sa.literal("user"), owned[0] + owned[1], sa.literal(""))
+    if user is None:
+        return sa.select(*columns, sa.null())
+    one = sa.select(sa.literal(1)).subquery()
+    return sa.select(*columns, user.c.version_num).select_from(one.outerjoin(user, sa.true()))
+
+
+def exists(dialect: sa.Dialect, table: sa.Table) -> sa.ColumnElement[bool]:
+    """Return the condition that a database has a table of Tenantry."""
     if dialect.name == "postgresql":
-        return sa.func.to_regclass(sa.literal(version.name, sa.String)).is_not(None)
+        return sa.func.to_regclass(sa.literal(table.name, sa.String)).is_not(None)
     name = sa.column("name", sa.String)
-    return sa.exists().where(name == version.name).select_from(sa.table("sqlite_master", name))
+    return sa.exists().where(name == table.name).select_from(sa.table("sqlite_master", name))
+
+
+def check_heads(
+    table: sa.Table, heads: Sequence[str], also: sa.ColumnElement[bool]
+) -> sa.Select[int]:
+    """Return the query that finds a row if a version table, which is locked, has just *heads*."""
+    rows = sa.func.count()
+    at = rows.filter(table.c.version_num.in_(heads)) == len(heads) if heads else sa.true()
+    found = sa.select(rows).select_from(table)
+    return found.having(sa.and_(rows == len(heads), at, also))
 
 
 def check_undoable(undo: Undo, count: int) -> sa.Select[int]:
@@ -256,7 +300,7 @@ def user_version_table(name: str) -> sa.Table:
 
 
 def state_in(
-    rows: Sequence[tuple[str, int, str, str]], *, has_user: bool, attached_at: str | None = None
+    rows: Sequence[tuple[str, int, str, Any]], *, has_user: bool, attached_at: str | None = None
 ) -> SchemaState:
     """Return the state that the rows of `find` describe.
 
@@ -266,9 +310,15 @@ def state_in(
         NoVersion: The rows do not contain one revision of Tenantry, and it is not attached.
         DatabaseOfTenantry: It is attached, and they do.
     """
-    own, user = ([row[3] for row in rows if row[0] == source] for source in ("own", "user"))
-    if len(own) != (attached_at is None):
-        raise NoVersion if attached_at is None else DatabaseOfTenantry
+    own, user = (
+        [row[3] for row in rows if row[0] == source and row[3] is not None]
+        for source in ("own", "user")
+    )
+    marks = 0 if attached_at is None else next(row[1] for row in rows if row[0] == "user")
+    if marks & HAS_VERSION:
+        raise DatabaseOfTenantry
+    if attached_at is None and len(own) != 1:
+        raise NoVersion
     at = own[0] if attached_at is None else attached_at
     revision = SchemaRevision(at, AND.join(user) if has_user else None)
     logged = sorted(row[1:] for row in rows if row[0] == "log")
@@ -278,4 +328,5 @@ def state_in(
         [Applied(stream, name) for _, stream, name in logged],
         undoable=tuple(name for _, _, name in undoable),
         is_newest=all(stream for _, stream, _ in undoable),
+        has_log=attached_at is None or bool(marks & HAS_LOG),
     )

@@ -23,7 +23,7 @@ from sqlalchemy.sql.base import Executable
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
-from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, class_of, settings_of
+from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, class_of, create_log, settings_of
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.recorder import Recording, Unrecorded, named_type_of
 from tenantry.migration.revisions import Revision, RevisionFailed, heads_after
@@ -34,9 +34,10 @@ from tenantry.migration.schema_state import (
     Applied,
     SchemaRevision,
     Undo,
+    check_heads,
     check_undoable,
+    exists,
     insert_log,
-    is_of_tenantry,
     log,
     render,
     user_version_table,
@@ -68,6 +69,7 @@ TYPMOD_OFFSET = 4
 # mutex: Alembic's own writes of it wait, too, and reads do not. A setting of the transaction says
 # whether it is still the one of the script.
 _MARK = "tenantry.is_migrating"
+_CREATING = Statement(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
 _MARKED = sa.func.current_setting(_MARK, sa.true()) == "yes"
 
 # Tenantry's version was written by this transaction. Needs PostgreSQL 13.
@@ -101,6 +103,7 @@ class Script:
         pending: The revisions from *start* to the head, in order.
         types: What the upgrade has created for tables before *start*.
         undo: With *pending* revisions that are undone: what they are.
+        has_log: Whether the database has a log. Without it, an attached one gets one.
 
     Attributes:
         stop: The revision of the database after the script.
@@ -119,8 +122,11 @@ class Script:
         *,
         types: frozenset[TypeName] = frozenset(),
         undo: Undo | None = None,
+        has_log: bool = True,
     ) -> None:
         self.dialect = dialect
+        # Of an attached database, under its mutex.
+        self._log_creation = [] if has_log or not streams.has_log else [create_log(dialect)]
         checks = [check_undoable(undo, len(pending))] if undo else []
         self._log_checks = [Statement(render(dialect, one), SchemaMoved) for one in checks]
         self._streams = streams
@@ -167,7 +173,8 @@ class Script:
             lock_timeout = Statement(f"SET LOCAL lock_timeout = {timeouts.lock_ms}")
             last = [lock_timeout] if self._postgres else []
             if self._streams.is_attached:
-                return [*settings, *self._creation(), *self._swap(), *last, *body]
+                last = [*self._swap(), *self._log_creation, *last]
+                return [*settings, *self._creation(), *last, *body]
             swap, *check = self._swap()
             return [*settings, swap, *self._creation(), *check, *last, *body]
         if not self._streams.has_log:
@@ -180,6 +187,7 @@ class Script:
             Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
             *self._creation(),
             self._check_versions(),
+            *self._log_creation,
             *self._log_checks,
             AutocommitRevision(first, heads, run_id, timeouts, self._streams.user_table, own_table),
             *self._swap(),
@@ -272,7 +280,7 @@ class Script:
         longest = max(map(len, revision.heads_after), default=0)
         if longest <= VERSION_CHARS or not self._postgres:
             return []
-        table = render(self.dialect, self._user_class)
+        table = render(self.dialect, class_of(self._streams.user_table))
         sql = "SELECT 1 FROM pg_catalog.pg_attribute WHERE attname = 'version_num' AND attrelid = "
         sql += f"{table} AND (atttypmod < 0 OR atttypmod >= {longest + TYPMOD_OFFSET})"
         return [Statement(sql, VersionTooLong, revision.name)]
@@ -300,17 +308,19 @@ class Script:
     def _lock_and_check(self) -> list[Statement]:
         """Return the lock on the user's version table, which is the mutex of an attached database.
 
-        It is followed by a check of the version, which was read before the lock was held. SQLite
-        has locked the file with BEGIN.
+        It is followed by a check of what was read before the lock was held: the version, and
+        whether there is a log. SQLite has locked the file with BEGIN.
         """
         if not self._postgres:
-            return [self._statement(self._is_at_start(sa.true()), guard=SchemaMoved)]
+            at = self._is_at_start(sa.true(), is_locked=True)
+            return [self._statement(at, guard=SchemaMoved)]
         table = self.dialect.identifier_preparer.format_table(self._user)
         alone = sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK)
         return [
             Statement(f"SET LOCAL {_MARK} = 'yes'"),
             Statement(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"),
-            self._statement(self._is_at_start(alone), guard=SchemaMoved),
+            *([_CREATING] if self._log_creation else []),  # another version table has its own mutex
+            self._statement(self._is_at_start(alone, is_locked=True), guard=SchemaMoved),
             *self._log_checks,
         ]
 
@@ -318,25 +328,20 @@ class Script:
         """Return the creation of the user's version table, as Alembic does it.
 
         It precedes the first revision, which can change the current schema. An existing table can
-        be in a later schema of the search path, where IF NOT EXISTS would not find it. In an
-        attached database, the log is created, too.
+        be in a later schema of the search path, where IF NOT EXISTS would not find it.
         """
-        tables = [self._user] if self._start.user == BASE and self.stop.user != BASE else []
-        if self._streams.is_attached and self._streams.has_log:
-            tables.append(log)
-        return [self._create(one) for one in tables]
-
-    def _create(self, table: sa.Table) -> Statement:
-        create = render(self.dialect, sa.schema.CreateTable(table, if_not_exists=True))
+        if self._start.user != BASE or self.stop.user == BASE:
+            return []
+        create = render(self.dialect, sa.schema.CreateTable(self._user, if_not_exists=True))
         if not self._postgres:
-            return Statement(create)
-        is_missing = f"{render(self.dialect, class_of(table.name))} IS NULL"
+            return [Statement(create)]
+        is_missing = f"{render(self.dialect, class_of(self._streams.user_table))} IS NULL"
         if self._streams.is_attached:  # no mutex is held yet
             lock = f"PERFORM pg_advisory_xact_lock({BOOTSTRAP_LOCK})"
             create = f"{lock}; IF {is_missing} THEN {create}; END IF"
-        return Statement(
-            f"DO $tenantry$ BEGIN IF {is_missing} THEN {create}; END IF; END $tenantry$"
-        )
+        return [
+            Statement(f"DO $tenantry$ BEGIN IF {is_missing} THEN {create}; END IF; END $tenantry$")
+        ]
 
     def _check_versions(self) -> Statement:
         """Return a check of both versions."""
@@ -345,10 +350,17 @@ class Script:
         own = sa.exists().where(version.c.version_num == self._start.own).select_from(version)
         return self._statement(self._is_at_start(own), guard=SchemaMoved)
 
-    def _is_at_start(self, also: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    def _is_at_start(
+        self, also: sa.ColumnElement[bool], *, is_locked: bool = False
+    ) -> sa.Select[Any]:
         heads, number = self._start.heads, self._user.c.version_num
         if self._streams.is_attached:
-            also = sa.and_(also, ~is_of_tenantry(self.dialect))
+            also = sa.and_(also, ~exists(self.dialect, version))
+            if self._streams.has_log:
+                found = exists(self.dialect, log)
+                also = sa.and_(also, ~found if self._log_creation else found)
+        if is_locked:
+            return check_heads(self._user, heads, also)
         if not heads:
             return sa.select(sa.literal(1)).where(~sa.exists().select_from(self._user), also)
         # The user's team may migrate it with Alembic, too: from here on, Alembic waits.
@@ -360,11 +372,6 @@ class Script:
     @cached_property
     def _user(self) -> sa.Table:
         return user_version_table(self._streams.user_table)
-
-    @property
-    def _user_class(self) -> sa.ColumnElement[Any]:
-        """The OID of the user's version table, or NULL."""
-        return class_of(self._streams.user_table)
 
     @property
     def _postgres(self) -> bool:
