@@ -18,7 +18,7 @@ from tenantry.backup import cloning, creating
 from tenantry.backup.recovery import every_tenant, tenants_without_database
 from tenantry.backup.targets import FolderTarget
 from tenantry.catalog import job_queue, runs, tenants
-from tenantry.catalog.attached import NotAFleet, NotAttached, reseal
+from tenantry.catalog.attached import BadList, NotAFleet, NotAttached, reseal
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.tenants import DatabaseInUse, NotServed, Tenant
 from tenantry.fleet.attached import FleetOptions, open_fleet
@@ -39,7 +39,7 @@ from tenantry.tenant.databases import ELSEWHERE
 from tenantry.tenant.links import LinkRefused
 from tenantry.work.progress import Progress
 from testkit import raw_sql
-from testkit.postgres import create_database
+from testkit.postgres import create_database, database_url
 from testkit.programs import free_port
 from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, client_of, provision
@@ -419,6 +419,33 @@ class TestAttach:
             assert (report.compared, report.unreadable_count) == (1, 1)
             assert "TENANTRY_TENANT_SERVERS" in report.unreadable[0][1]
         assert version(legacy) == [("u1",)]
+
+    @on_sqlite
+    async def test_takes_neither_templates_nor_the_database_of_the_server(
+        self, ours: Settings, postgres_url: str
+    ):
+        async with open_services(ours) as services:
+            for name, error, words in (
+                ("template0", BadList, "copies new databases"),
+                ("template1", BadList, "copies new databases"),
+                ("postgres", NotAttachable, "or is postgres, and no revision"),
+            ):
+                with pytest.raises(error, match=words):
+                    await attach(services, database_url(postgres_url, name))
+
+    @on_sqlite
+    async def test_is_recognised_under_another_spelling_and_shown_without_its_parameters(
+        self, ours: Settings, postgres_url: str
+    ):
+        url = create_database(postgres_url, f"test_{new_id().hex}")
+        async with open_services(ours) as services:
+            attached = await attach(services, f"{url}?options=-cx.token%3D{PASSWORD}")
+            plain = await attach(services, url, "plain")
+            with pytest.raises(DatabaseInUse):
+                await attach(services, f"{url}?application_name=other", "again")
+
+            assert PASSWORD not in attached.database_name
+            assert attached.database_name.partition("#")[0] == plain.database_name
 
     async def test_a_fleet_does_not_take_the_catalog_for_its_state(
         self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase

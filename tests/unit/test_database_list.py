@@ -1,5 +1,6 @@
 """Read the list of the databases of a fleet."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,41 @@ def test_another_role_or_schema_of_a_database_is_another_entry():
     urls = [ACME, ACME.replace("app", "eve"), f"{ACME}?search_path=eu", f"{ACME}?options=-cx.y=1"]
 
     assert len(database_list.of_urls(urls)) == len(urls)
+
+
+def test_a_place_shows_user_host_port_and_database_alone():
+    urls = [
+        "postgres://app:hunter2@DB1:5432/acme?sslmode=require",
+        "postgresql:///globex?host=db2&port=6432&user=app&password=hunter2",
+        "postgresql://app@[::1]:6432,db2/hooli",
+        "postgresql://app@db1/acme?options=-cx.token%3Dhunter2",
+    ]
+    shown = [one.place for one in database_list.of_urls(urls)]
+
+    assert shown[:3] == [
+        "postgresql://app@db1/acme",
+        "postgresql://app@db2:6432/globex",
+        "postgresql://app@[::1]:6432,db2/hooli",
+    ]
+    assert re.fullmatch(r"postgresql://app@db1/acme#[0-9a-f]{16}", shown[3])
+
+
+@pytest.mark.parametrize("name", ["template0", "template1"])
+def test_a_template_of_the_server_is_refused(name: str):
+    with pytest.raises(BadList, match=f"names {name}, of which the server copies"):
+        database_list.of_urls([{"name": "acme", "url": f"postgresql://app@db1/{name}"}])
+
+
+def test_the_database_of_the_server_is_refused_without_a_name_of_its_own():
+    url = "postgresql://app@db1/postgres"
+    for row in ({"url": url}, {"url": url, "name": "postgres"}):
+        with pytest.raises(BadList, match="give it another one in the list"):
+            database_list.of_urls([row])
+
+    [named] = database_list.of_urls([{"url": url, "name": "acme"}])
+    [file] = database_list.of_urls(["sqlite:///postgres"])
+
+    assert (named.name, file.hint) == ("acme", "postgres")
 
 
 @pytest.mark.parametrize("kind", ["spelling", "symlink", "hard link"])

@@ -26,9 +26,11 @@ from tenantry.catalog.tenants import (
     by_id,
 )
 from tenantry.db.statements import Statement, columns_of, parameters
+from tenantry.kit import postgres_urls
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
+from tenantry.kit.postgres_urls import BadPostgresUrl
 from tenantry.kit.text import canonical, shown
 
 # Rows in one message to the database of the state.
@@ -60,7 +62,7 @@ class Listed:
     Attributes:
         name: Its name; None if the list has none for it.
         url: Its URL, with the password. It is never stored, logged or shown.
-        place: Its URL without secrets, by which it is known.
+        place: Its URL without secrets, by which it is known; on PostgreSQL see `PostgresUrl.place`.
         server_name: Its server: databases of one server share a limit of connections.
         hint: From what a name is derived.
         labels: Its labels.
@@ -292,6 +294,10 @@ def _matched(known: Sequence[_Row], listed: Sequence[Listed]) -> Iterator[_Row]:
         BadList: The list contains a name or a URL twice, or contradicts what is known.
     """
     of_place = {(row.server_name, row.database_name): row for row in known}
+    wanted = {(one.server_name, one.place) for one in listed}
+    for at, row in list(of_place.items()):
+        if at not in wanted:
+            of_place.setdefault((row.server_name, place_of(row.database_name)), row)
     of_name = {canonical(row.name): row for row in known}
     named = [canonical(one.name) for one in listed if one.name is not None]
     taken = {*of_name, *named}
@@ -327,6 +333,14 @@ def _matched(known: Sequence[_Row], listed: Sequence[Listed]) -> Iterator[_Row]:
             is_attached=True,
             labels=dict(one.labels),
         )
+
+
+def place_of(stored: str) -> str:
+    """Return the place of a database that is stored, perhaps by an older release, as *stored*."""
+    try:
+        return postgres_urls.parse(stored).place
+    except BadPostgresUrl:
+        return stored
 
 
 def _twice(texts: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db import audit_log
 from tenantry.db.outage_errors import driver_error, sqlstate_of
 from tenantry.db.urls import sqlite_path
-from tenantry.fleet.database_list import of_urls
+from tenantry.fleet.database_list import MAINTENANCE, is_maintenance, of_url
 from tenantry.fleet.lifecycle import Lifecycle, new_tenant
 from tenantry.kit import postgres_urls
 from tenantry.kit.context import OperationContext
@@ -49,7 +49,7 @@ class NotAttachable(Conflict):
 
 
 class OtherDatabase(Conflict):
-    """Only the password can be replaced: for another place, detach the database, and attach it."""
+    """The URL names another place, or another schema: detach the database, and attach that one."""
 
 
 class UrlOfServer(Invalid):
@@ -66,7 +66,7 @@ def check_remote(url: str) -> None:
         UrlOfServer: It does, or is not of PostgreSQL.
         BadList: It is no URL.
     """
-    [listed] = of_urls([url])
+    listed = of_url(url)
     if sqlite_path(listed.url) is not None:
         raise UrlOfServer
     parts = postgres_urls.parse(listed.url)
@@ -114,7 +114,7 @@ class Attaching:
             TenantNameInUse, DatabaseInUse: There is a tenant of this name, or it is attached.
             BadStream: The directory of revisions cannot be read.
         """
-        [listed] = of_urls([url])
+        listed = of_url(url)
         tenant = msgspec.structs.replace(
             new_tenant(ctx, name, [], self._server_of(listed)),
             database_name=listed.place,
@@ -124,7 +124,7 @@ class Attaching:
         )
         streams = self.lifecycle.streams().of(is_attached=True)
         found = await self._read(listed, streams, is_remote=is_remote)
-        await _check_revision(found, streams)
+        await _check_revision(listed, found, streams)
         tenant = msgspec.structs.replace(tenant, schema_revision=str(found.revision))
         sealed = self.seal.close(listed.url.encode(), tenant.id.bytes)
         changes = audit_log.changes_between(None, tenant, *_LOGGED)
@@ -137,21 +137,21 @@ class Attaching:
     async def replace_url(
         self, ctx: OperationContext, tenant: Tenant, url: str, *, is_remote: bool = False
     ) -> None:
-        """Replace the URL of an attached database by *url*, which has another password.
+        """Replace the URL of an attached database by *url*, with another password.
 
-        Everything else in it must be the same, so it is the same database. If *is_remote*, the
-        message does not say why no server has answered.
+        Its place must be the same, so it is the same database. If *is_remote*, the message does
+        not say why no server has answered.
 
         Raises:
             NotAttached: The tenant is none, or was detached at the same time.
             BadList: The URL breaks a rule.
-            OtherDatabase: It differs in more than the password.
+            OtherDatabase: It is of another place, or selects another schema.
             NotAttachable: It cannot be read with *url*.
         """
         if not tenant.is_attached:
             raise NotAttached
-        [listed] = of_urls([url])
-        if listed.place != tenant.database_name:
+        listed = of_url(url)
+        if listed.place != attached.place_of(tenant.database_name):
             raise OtherDatabase
         streams = self.lifecycle.streams().of(is_attached=True)
         await self._read(listed, streams, is_remote=is_remote)
@@ -205,7 +205,7 @@ def _hosts(url: str) -> list[tuple[str, int]]:
     return [(host.lower(), port) for host, port in postgres_urls.parse(url).hosts]
 
 
-async def _check_revision(found: Schema, streams: Streams) -> None:
+async def _check_revision(listed: Listed, found: Schema, streams: Streams) -> None:
     """Check that the next run would apply what is pending, and nothing else.
 
     Raises:
@@ -218,9 +218,10 @@ async def _check_revision(found: Schema, streams: Streams) -> None:
             f"The database is at revision {found.revision.user!r}, which is not in "
             "TENANTRY_TENANT_MIGRATIONS. If it is of another project, use `tenantry fleet migrate`."
         ) from error
-    names = [one.name.rpartition(".")[2].strip('"') for one in found.objects if one.kind == "table"]
-    if found.revision.user == BASE and {*names} - {streams.user_table}:
+    is_foreign = is_maintenance(listed) or found.has_tables(streams.user_table)
+    if found.revision.user == BASE and is_foreign:
         raise NotAttachable(
-            f"The database has tables, and no revision in {streams.user_table}: the next run would "
-            "apply every revision to it. Write its revision first: `alembic stamp REVISION`."
+            f"The database has tables, or is {MAINTENANCE}, and no revision in "
+            f"{streams.user_table}: the next run would apply every revision to it. Write its "
+            "revision first: `alembic stamp REVISION`."
         )

@@ -15,7 +15,6 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from tenantry.catalog.attached import BadList, Listed
 from tenantry.catalog.labels import BadLabels, checked_labels
@@ -36,6 +35,9 @@ LOCAL = "local"
 """The server of a URL without a host."""
 
 _SECRETS = frozenset({"password", "sslpassword"})
+_TEMPLATES = frozenset({"template0", "template1"})
+MAINTENANCE = "postgres"
+"""The database that each server has to connect to; some providers offer it as the only one."""
 _DRIVER = re.compile(r"^(sqlite|postgresql|postgres)\+\w+(?=://)")
 _NAME, _URL = "name", "url"
 
@@ -49,6 +51,15 @@ def of_urls(urls: Iterable[str | Mapping[str, object]]) -> list[Listed]:
         BadList: One of them breaks a rule, or there are too many.
     """
     return _listed((f"Database {number}", _row_of(one)) for number, one in enumerate(urls, 1))
+
+
+def of_url(url: str) -> Listed:
+    """Return the database at *url*, for which the caller has a name.
+
+    Raises:
+        BadList: It breaks a rule.
+    """
+    return of_urls([{_URL: url, _NAME: "attached"}])[0]
 
 
 def of_text(text: str) -> list[Listed]:
@@ -190,6 +201,11 @@ def _listed(rows: Iterable[tuple[str, Row]]) -> list[Listed]:
             raise BadList(f"{where} of the list: {error.message}") from error
         except ValueError as error:
             raise BadList(f"{where} of the list: its URL {error}.") from None
+        if is_maintenance(one) and one.name in (None, MAINTENANCE):
+            raise BadList(
+                f"{where} of the list: the database {MAINTENANCE} is that of the server. If yours "
+                "has this name, give it another one in the list."
+            )
         if (first := found.setdefault(identity, one)) is not one:
             raise BadList(f"{where} of the list: it is there twice, first as {shown(first.place)}.")
     if not found:
@@ -248,16 +264,16 @@ def _read_postgres(url: str) -> tuple[object, str, str, str, str]:
     parsed = postgres_urls.parse(url)
     if parsed.database is None:
         raise ValueError("must name a database: postgresql://host/database")
+    if parsed.database in _TEMPLATES:
+        raise ValueError(f"names {parsed.database}, of which the server copies new databases")
     server = ",".join(f"{host}:{port}" for host, port in parsed.hosts) or LOCAL
-    parts = urlsplit(url)
-    login, at, netloc = parts.netloc.rpartition("@")
-    pairs = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
-    query = urlencode([one for one in pairs if one[0].lower() not in _SECRETS], quote_via=quote)
-    safe = parts._replace(netloc=f"{login.partition(':')[0]}{at}{netloc}", query=query)
     # One database can be there once for each schema, which the role or a setting selects.
-    schema = (parsed.user, parsed.parameters.get("options"), *sorted(parsed.settings.items()))
-    identity = (server.lower(), parsed.database, *schema)
-    return identity, url, urlunsplit(safe), server, parsed.database
+    return parsed.place, url, parsed.place, server, parsed.database
+
+
+def is_maintenance(listed: Listed) -> bool:
+    """Return whether it is the database that each PostgreSQL server has to connect to."""
+    return listed.server_name != FILES and listed.hint == MAINTENANCE
 
 
 def servers_of(listed: Sequence[Listed]) -> dict[str, dict[str, str]]:

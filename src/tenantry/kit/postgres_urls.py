@@ -8,6 +8,7 @@ supports is rejected by name: otherwise it would hold for migrations and not for
 import ipaddress
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -88,6 +89,20 @@ class PostgresUrl:
     database: str | None
     parameters: dict[str, str]
     settings: dict[str, str]
+
+    @property
+    def place(self) -> str:
+        """The URL to show: user, hosts and database, in one spelling, without other parameters.
+
+        Settings and ``options`` can select a schema, so different ones are different places. They
+        are shown as a digest, because they can be secret.
+        """
+        login = f"{quote(self.user, safe='')}@" if self.user else ""
+        hosts = ",".join(_shown_host(host.lower(), port) for host, port in self.hosts)
+        options = self.parameters.get("options")
+        chosen = [*sorted(self.settings.items()), *([("options", options)] if options else [])]
+        digest = f"#{sha256(repr(chosen).encode()).hexdigest()[:16]}" if chosen else ""
+        return f"postgresql://{login}{hosts}/{quote(self.database or '', safe='')}{digest}"
 
     @property
     def connect_seconds(self) -> float | None:
@@ -248,6 +263,11 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text[:6]) <= PORT_MAX:
         raise BadPostgresUrl(_HINT)
     return int(text)
+
+
+def _shown_host(host: str, port: int) -> str:
+    name = f"[{host}]" if _is_ipv6(host) else quote(host, safe="")
+    return name if port == PORT_DEFAULT else f"{name}:{port}"
 
 
 def _escaped(value: str) -> str:
