@@ -14,10 +14,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from tenantry.catalog import drift
 from tenantry.catalog.attached import BadList
 from tenantry.cli import (
-    drift_reading,
     linting,
     migrations,
     run_options,
@@ -27,10 +25,6 @@ from tenantry.cli import (
 from tenantry.cli.commands import JSON, new_group, spread, with_parameters
 from tenantry.cli.fleet_place import STATE_DEFAULT, FleetPlace
 from tenantry.cli.wording import FLEET, of_fleet
-from tenantry.fleet.drift import DriftCheck, DriftReport
-from tenantry.fleet.templates import Templates
-from tenantry.kit.pages import PAGE_SIZE_MAX, Window
-from tenantry.work.ledger import Ledger, reap
 
 group = new_group("Migrate databases that you already have, with your Alembic project.")
 
@@ -145,23 +139,17 @@ def _reworded(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 async def _drift() -> None:
-    report, place = DriftReport(), session.place()
-    assert place is not None
-    async with place.working(works=False) as services:
-        catalog, databases, migrator = services.catalog, services.databases, services.migrator
-        ledger = Ledger(catalog=catalog, databases=databases, heartbeat=services.heartbeat)
-        await reap(ledger, {})
-        check = DriftCheck(
-            catalog=catalog,
-            databases=databases,
-            migrator=migrator,
-            templates=Templates(ledger, migrator),
-            streams=services.streams,
-            concurrency=services.options.concurrency,
-        )
-        await check.check(session.context(), report)
-        found = await drift.page(catalog, Window(1, PAGE_SIZE_MAX))
-    drift_reading.show_report(report, found)
+    # Imported on demand: other commands need none of what they import.
+    await import_module("tenantry.cli.fleet_databases").check_drift(session.place())
+
+
+async def _stamp(
+    revision: Annotated[str, typer.Argument(help="The id of the revision.")],
+    *,
+    tenant: run_options.Tenants = None,
+) -> None:
+    stamp = import_module("tenantry.cli.fleet_databases").stamp
+    await stamp(session.place(), revision, tenant or ())
 
 
 def _serve(
@@ -222,6 +210,13 @@ _add(
     "Compare the schema of each database at the head with that of a new database.\n\n"
     "The new one is created on each server, migrated, and dropped. The exit status is 1 if a "
     "database has drifted, or cannot be read.",
+)
+_add(
+    "stamp",
+    _stamp,
+    "Write the revision of databases whose schema is there already, and migrate nothing.\n\n"
+    "A database that is at another revision, or has no table, is left as it is; then the exit "
+    "status is 1.",
 )
 _add(
     "serve",

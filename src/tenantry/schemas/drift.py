@@ -12,6 +12,7 @@ from tenantry.schemas.base import PageRequest, PageResponse, Schema
 
 if TYPE_CHECKING:
     from tenantry.fleet.drift import DriftReport
+    from tenantry.fleet.stamping import StampReport
 
 
 class DifferenceResponse(Difference, Schema, frozen=True):
@@ -70,6 +71,20 @@ class DriftReportResponse(Schema, frozen=True):
         """Return the representation of *report*."""
         unreadable = [TenantFailure(*one) for one in report.unreadable]
         return cls.of(report, unreadable=unreadable)
+
+
+class StampReportResponse(Schema, frozen=True):
+    """How many databases of a fleet were stamped, and which were not: the first 100."""
+
+    stamped: int
+    unchanged: int
+    refused_count: int
+    refused: list[TenantFailure]
+
+    @classmethod
+    def of_report(cls, report: "StampReport") -> Self:
+        """Return the representation of *report*."""
+        return cls.of(report, refused=[TenantFailure(*one) for one in report.refused])
 
 
 class TenantDriftResponse(Schema, frozen=True):
