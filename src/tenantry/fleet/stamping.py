@@ -22,7 +22,7 @@ REFUSED_MAX = 100
 """How many databases that were not stamped are named."""
 
 
-class NoSuchRevision(Invalid):
+class StampUnknown(Invalid):
     """The revision is not in the Alembic directory; it has no name such as `head`."""
 
 
@@ -69,7 +69,7 @@ async def stamp(
     With *only*, to these databases.
 
     Raises:
-        NoSuchRevision: The Alembic directory does not have it.
+        StampUnknown: The Alembic directory does not have it.
         BadStream: The directory of revisions cannot be read.
         DatabaseUnavailable: The state cannot be reached.
     """
@@ -77,7 +77,7 @@ async def stamp(
     assert streams.user is not None
     found = await asyncio.to_thread(streams.user.find, revision)
     if found is None:
-        raise NoSuchRevision
+        raise StampUnknown
     # First: it is recorded also if this process is killed.
     async with fleet.catalog.begin() as session:
         await audit.LOG.add(session, ctx, "fleet.stamp", found.name)
