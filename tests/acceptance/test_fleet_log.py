@@ -65,6 +65,18 @@ class TestShape:
         assert statuses(run) == {"acme": "success"}
         assert [name for _, name in raw_sql.rows(url, ENTRIES)][-1] == "a5_index"
 
+    def test_is_created_before_a_block_that_is_not_repeated(self, fleet: Fleet):
+        url = fleet.add("acme")["acme"]
+        fleet.project.alembic("upgrade", "a4", url=fleet.absolute(url))
+        block = CONCURRENTLY.replace("CREATE INDEX CONCURRENTLY by_email ON", "CREATE TABLE made")
+        revision = block.replace("made customer (email)", "made (id integer)")
+        (fleet.project.migrations / "versions" / "a5_block.py").write_text(revision)
+
+        run = fleet.migrate()
+
+        assert statuses(run) == {"acme": "success"}
+        assert raw_sql.rows(url, ENTRIES) == [(1, "a5_block")]
+
 
 class TestMixed:
     def test_databases_with_and_without_a_log_at_one_revision_all_get_theirs(self, fleet: Fleet):

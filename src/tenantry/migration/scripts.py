@@ -357,8 +357,9 @@ class Script:
         if self._streams.is_attached:
             also = sa.and_(also, ~exists(self.dialect, version))
             if self._streams.has_log:
-                found = exists(self.dialect, log)
-                also = sa.and_(also, ~found if self._log_creation else found)
+                found = exists(self.dialect, log)  # it is created before an autocommit_block
+                is_missing = self._log_creation and is_locked is not self.is_autocommit
+                also = sa.and_(also, ~found if is_missing else found)
         if is_locked:
             return check_heads(self._user, heads, also)
         if not heads:
