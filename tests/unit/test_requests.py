@@ -2,9 +2,7 @@
 
 import pytest
 
-from tenantry.access.identify import Credentials
 from tenantry.api.access_levels import API_KEY
-from tenantry.api.http.framing import by_name
 from tenantry.api.requests import BadRequest, decode_query, read_credentials
 from tenantry.api.table import ENDPOINTS
 
@@ -15,21 +13,17 @@ DELETE = next(
 )
 
 
-def read(headers: list[tuple[bytes, bytes]]) -> Credentials:
-    return read_credentials(headers, by_name(headers), frozenset({API_KEY}))
-
-
 class TestCredentials:
     @pytest.mark.parametrize("blank", [b" ", b"\t", b" \t "])
     def test_are_read_without_the_blanks_of_http(self, blank: bytes):
-        found = read([(API_KEY, blank + b"tnk_x" + blank)])
+        found = read_credentials([(API_KEY, blank + b"tnk_x" + blank)], frozenset({API_KEY}))
 
         assert found.api_key == "tnk_x"
 
     @pytest.mark.parametrize("blank", [b"\xa0", b"\x85", b"\x1c"])
     def test_keep_other_blanks(self, blank: bytes):
         """With them, they are invalid."""
-        found = read([(API_KEY, blank + b"tnk_x")])
+        found = read_credentials([(API_KEY, blank + b"tnk_x")], frozenset({API_KEY}))
 
         assert found.api_key != "tnk_x"
 

@@ -15,12 +15,6 @@ Caller = Identity | AdminContext | None
 AUTHORIZATION = b"authorization"
 API_KEY = b"x-api-key"
 MCP_TOKEN = b"x-mcp-token"
-CREDENTIALS = {
-    AUTHORIZATION: "authorization",
-    API_KEY: "api_key",
-    MCP_TOKEN: "mcp_token",
-}
-"""The headers, and their fields of `Credentials`."""
 
 _Identify = Callable[[Identifier, OperationContext, Credentials], Awaitable[Caller]]
 
@@ -49,7 +43,7 @@ class Level:
     role: TenantRole | None = None
 
 
-_ANY = frozenset(CREDENTIALS)
+_ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
 
 OPEN = Level("Open", frozenset(), None)
 ADMIN = Level("Admin", frozenset({AUTHORIZATION}), Identifier.admin)

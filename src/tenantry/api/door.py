@@ -162,9 +162,7 @@ class Api:
         request.endpoint = endpoint
         if endpoint.level is OPEN and endpoint.reads_body:
             check_same_site(request.headers)
-        request.credentials = read_credentials(
-            request.headers, request.sent, endpoint.level.headers
-        )
+        request.credentials = read_credentials(request.headers, endpoint.level.headers)
         request.known = self._services.catalog.cache.generation
         if not self._recall(endpoint, request):
             with request.deadline:

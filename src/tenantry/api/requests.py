@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.access.identify import Credentials
-from tenantry.api.access_levels import AUTHORIZATION, CREDENTIALS
+from tenantry.api.access_levels import API_KEY, AUTHORIZATION, MCP_TOKEN
 from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
 from tenantry.api.error_responses import (
     BodyTooLarge,
@@ -92,31 +92,25 @@ class BadRequest(Invalid):
     """The request is invalid."""
 
 
-def read_credentials(
-    headers: Collection[tuple[bytes, bytes]], sent: Sent, counted: frozenset[bytes]
-) -> Credentials:
+def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
     """Return the credentials in the headers of a request that are *counted*.
-
-    Args:
-        headers: All of them.
-        sent: The same by name.
-        counted: The names of the credential headers that are read.
 
     Raises:
         RepeatedCredential: A credential header was sent twice.
         HeadersTooLarge: The headers together are larger than `HEADERS_BYTES_MAX`.
     """
+    found: dict[bytes, str] = {}
     if sum(map(len, chain.from_iterable(headers))) > HEADERS_BYTES_MAX:
         raise HeadersTooLarge
-    if len(sent) < len(headers):
-        names = [name for name, _ in headers if name in counted]
-        if len(names) > len(set(names)):
-            raise RepeatedCredential
-    found: dict[str, str | None] = {}
-    for name in counted & sent.keys():
-        # Other blanks are not those of HTTP (RFC 9110, section 5.6.3), and make it invalid.
-        found[CREDENTIALS[name]] = sent[name].strip(b" \t").decode("latin-1") or None
-    return Credentials(**found)
+    for name, value in headers:
+        if name in counted:
+            if name in found:
+                raise RepeatedCredential
+            # Other blanks are not those of HTTP (RFC 9110, section 5.6.3), and make it invalid.
+            found[name] = value.strip(b" \t").decode("latin-1")
+    return Credentials(
+        found.get(AUTHORIZATION) or None, found.get(API_KEY) or None, found.get(MCP_TOKEN) or None
+    )
 
 
 def is_token(name: bytes, value: bytes) -> bool:
