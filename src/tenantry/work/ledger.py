@@ -131,8 +131,7 @@ async def finish(
     Raises:
         JobLost: This process no longer holds it.
     """
-    done = job_states.succeeded(utc_now(), kept)
-    return await note_event(session, ledger, job, done)
+    return await note_event(session, ledger, job, job_states.succeeded(utc_now(), kept))
 
 
 async def note_event(session: CatalogSession, ledger: Ledger, job: Job, event: Event) -> Job:
