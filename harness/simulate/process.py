@@ -105,7 +105,8 @@ class Process:
     @property
     def is_quiet(self) -> bool:
         """Whether it does nothing, also not for work that another process has ended."""
-        return self.worker.is_idle and not self.ledger.busy and not self._jobs_in_work
+        held = self.ledger
+        return self.worker.is_idle and not (held.busy or held.left or self._jobs_in_work)
 
     def context(self) -> OperationContext:
         """Return the context of an operation that begins now."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tenantry.catalog import jobs
+from tenantry.catalog import jobs, owned_databases
 from tenantry.catalog.job_states import RELEASED
 from tenantry.cli.doctor.findings import Finding, State
 from tenantry.cli.doctor.leftovers import check_unowned
@@ -149,6 +149,35 @@ class TestLostJobs:
 
             with pytest.raises(JobLost):
                 await run()
+
+            assert name not in await all_names(slow)
+
+    async def test_leave_none_either_if_the_catalog_does_not_answer_at_that_moment(
+        self, ordinary: Settings, faults: Faults
+    ):
+        ctx, name = system_context("test"), f"tenantry_{new_id().hex}"
+        async with _two_processes(ordinary) as (slow, other):
+            held, progress = slow.lifecycle.ledger, Progress()
+            job = new_job(ctx, "restore", progress, database=("default", name))
+
+            async def no_answer(*_: object) -> None:
+                raise DatabaseUnavailable
+
+            async def run() -> None:
+                async with running(held, job, progress):
+                    async with slow.catalog.begin() as session:
+                        await jobs.apply(session, job.id, RELEASED, worker_id=held.worker_id)
+                    await other.job_worker.reap()
+                    await slow.databases.server("default").create(name)
+                    faults.before(owned_databases, "is_needed", no_answer)
+                    async with slow.catalog.begin() as session:
+                        await finish(session, held, job)
+
+            with pytest.raises(JobLost):
+                await run()
+            assert name in await all_names(slow)
+            faults.restore()
+            await slow.job_worker.reap()
 
             assert name not in await all_names(slow)
 

@@ -54,6 +54,8 @@ class Ledger:
             process cleans up the others.
         failed: Those with a cleanup that has failed because a server is away.
         claiming: Held from a claim until its job is *busy*.
+        left: Databases (server, name) that it has created for jobs that another process has ended
+            by then, and has not dropped yet.
     """
 
     catalog: Catalog
@@ -62,6 +64,7 @@ class Ledger:
     busy: set[UUID] = field(default_factory=set)
     failed: set[UUID] = field(default_factory=set)
     claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
+    left: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def worker_id(self) -> UUID:
@@ -216,6 +219,7 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
         DatabaseUnavailable: The catalog cannot be reached.
     """
     worker_id, busy = ledger.worker_id, ledger.busy
+    await _drop_left(ledger)
     async with ledger.claiming:
         async with ledger.catalog.begin() as session:
             await job_queue.give_back(session, worker_id=worker_id, running=busy)
@@ -305,9 +309,17 @@ async def _fail(ledger: Ledger, job: Job, *, undo: Undo, error: str, again: bool
     left = await clear(ledger, job.id, undo=undo, error=error, again=again)
     if left is not None or job.server_name is None or job.database_name is None:
         return
-    with contextlib.suppress(Unavailable, OSError):  # `doctor` names what is left
-        if not await owned_databases.is_needed(ledger.catalog, job.server_name, job.database_name):
-            await ledger.databases.server(job.server_name).drop(job.database_name)
+    ledger.left.add((job.server_name, job.database_name))
+    await _drop_left(ledger)
+
+
+async def _drop_left(ledger: Ledger) -> None:
+    """Drop what is *left*. After a failure, `reap` tries again; `doctor` names it after a kill."""
+    for server_name, name in tuple(ledger.left):
+        with contextlib.suppress(Unavailable, OSError):
+            if not await owned_databases.is_needed(ledger.catalog, server_name, name):
+                await ledger.databases.server(server_name).drop(name)
+            ledger.left.discard((server_name, name))
 
 
 async def _drop(ledger: Ledger, job: Job, *, again: bool) -> None:
