@@ -22,7 +22,7 @@ from tenantry.catalog.runs import Progress
 from tenantry.db.statements import Statement
 from tenantry.fleet.active_runs import ActiveRun
 from tenantry.fleet.claims import Claims
-from tenantry.work import ledger
+from tenantry.work import undoing
 
 
 class Fault(NamedTuple):
@@ -198,23 +198,23 @@ def _anyone_finishes() -> Fault:
 
 def _nothing_is_undone() -> Fault:
     """A job that failed is not undone."""
-    original = ledger.clear
+    original = undoing.clear
 
     async def clear(held: Any, job_id: Any, *, undo: Any, **options: Any) -> Any:
-        return await original(held, job_id, undo=ledger.undone, **options)
+        return await original(held, job_id, undo=undoing.undone, **options)
 
-    return Fault(ledger, "clear", clear)
+    return Fault(undoing, "clear", clear)
 
 
 def _nothing_is_dropped() -> Fault:
     """A job that failed leaves its database."""
 
     async def drop(held: Any, job: Any, *, again: bool) -> None:
-        event = job_states.cleaned(ledger.utc_now())
+        event = job_states.cleaned(undoing.utc_now())
         async with held.catalog.begin() as session:
             await jobs.apply(session, job.id, event, worker_id=held.worker_id)
 
-    return Fault(ledger, "_drop", drop)
+    return Fault(undoing, "_drop", drop)
 
 
 def _done_is_dropped() -> Fault:
@@ -249,9 +249,9 @@ def _lost_job_leaves_its_database() -> Fault:
     """A process that was frozen leaves the database of a job that another one has ended."""
 
     async def fail(held: Any, job: Any, *, undo: Any, error: str, again: bool) -> None:
-        await ledger.clear(held, job.id, undo=undo, error=error, again=again)
+        await undoing.clear(held, job.id, undo=undo, error=error, again=again)
 
-    return Fault(ledger, "_fail", fail)
+    return Fault(undoing, "fail", fail)
 
 
 def _jobs_are_not_stored() -> Fault:

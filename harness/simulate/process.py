@@ -30,7 +30,7 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from tenantry.migration.streams import Streams
 from tenantry.tenant.databases import TenantDatabases
-from tenantry.work import ledger
+from tenantry.work import undoing
 from tenantry.work.heartbeat import Heartbeat
 from tenantry.work.ledger import Ledger
 from tenantry.work.queue import Queue
@@ -172,6 +172,6 @@ class Process:
     async def _keep_house(self) -> None:
         while True:
             with contextlib.suppress(TenantryError):
-                await ledger.reap(self.ledger, self._kinds)
+                await undoing.reap(self.ledger, self._kinds)
                 await self.fleet.remove_unplanned()
             await asyncio.sleep(HOUSEKEEPING_SECONDS)

@@ -50,7 +50,8 @@ from tenantry.migration.streams import BadStream
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.stream import STREAM
-from tenantry.work.ledger import PROGRESS_SECONDS, JobCancelled, clear
+from tenantry.work.running import PROGRESS_SECONDS, JobCancelled
+from tenantry.work.undoing import clear
 from testkit import raw_sql
 from tests.conftest import client_of
 from tests.integration import adopting, projects

@@ -28,9 +28,9 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.work import ledger
-from tenantry.work.ledger import JobCancelled
+from tenantry.work import ledger, running
 from tenantry.work.progress import Progress
+from tenantry.work.running import JobCancelled
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import World, provision
@@ -414,7 +414,7 @@ class TestCancel:
         created = asyncio.Event()
 
         async def run() -> None:
-            async with ledger.running(services.copying.ledger, job, progress):
+            async with running.running(services.copying.ledger, job, progress):
                 await server.create(name)
                 created.set()
                 await asyncio.Event().wait()
@@ -440,7 +440,7 @@ class TestCancel:
         async def cancel(*_: object, **__: object) -> None:
             (job,) = (await admin.get(JOBS)).json()["data"]["items"]
             await admin.post(f"{JOBS}/{job['id']}/cancel", json={})
-            await asyncio.sleep(2 * ledger.PROGRESS_SECONDS)
+            await asyncio.sleep(2 * running.PROGRESS_SECONDS)
 
         if is_named:
             faults.before(creating, "finish_audited", cancel)
@@ -501,7 +501,7 @@ class TestJobWorker:
 
         async def run() -> None:
             new = ledger.new_job(system_context("test"), "backup", progress)
-            async with ledger.running(idle.copying.ledger, new, progress):
+            async with running.running(idle.copying.ledger, new, progress):
                 begun.set()
                 await asyncio.Event().wait()
 

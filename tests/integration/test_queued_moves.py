@@ -23,7 +23,7 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import SERVER_DEFAULT, Settings
-from tenantry.work import ledger
+from tenantry.work import undoing
 from tenantry.work.worker import JobWorker
 from testkit import raw_sql
 from testkit.faults import Faults
@@ -294,7 +294,7 @@ class TestJobWorker:
 
         faults.after(same_engine, "copy", lose_the_catalog, once=True)
         if is_back_early:  # for the end of the job
-            faults.after(ledger, "clear", lambda *_, **__: outage.close(), once=True)
+            faults.after(undoing, "clear", lambda *_, **__: outage.close(), once=True)
         worker = JobWorker(
             idle.copying.ledger, idle.queue.kinds, concurrency=1, scratch=idle.copying.scratch
         )

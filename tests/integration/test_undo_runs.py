@@ -16,7 +16,7 @@ from tenantry.fleet.approval import PlanRequired
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.pending_revisions import LostData
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
-from tenantry.fleet.undoing import NothingToUndo, RunUnfinished, UndoOfUndo
+from tenantry.fleet.run_undo import NothingToUndo, RunUnfinished, UndoOfUndo
 from tenantry.migration.undo import NoDowngrade, RevisionLost
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings

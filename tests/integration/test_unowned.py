@@ -16,8 +16,9 @@ from tenantry.fleet.templates import TEMPLATE
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.work.ledger import JobLost, finish, new_job, running
+from tenantry.work.ledger import JobLost, finish, new_job
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import provision

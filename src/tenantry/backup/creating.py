@@ -20,8 +20,9 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
 from tenantry.kit.sizes import FreeSpaceMark, space_above
 from tenantry.kit.stopping import entered_in_thread, run_in_thread
-from tenantry.work.ledger import finish_audited, new_job, running
+from tenantry.work.ledger import finish_audited, new_job
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
 
 TENANT, CATALOG = "tenant", "catalog"
 

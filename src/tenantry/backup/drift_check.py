@@ -8,8 +8,9 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.where import conditions_of
 from tenantry.fleet.drift import DriftReport
 from tenantry.kit.context import OperationContext
-from tenantry.work.ledger import finish_audited, new_job, running
+from tenantry.work.ledger import finish_audited, new_job
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
 
 
 async def check(_copying: Copying, job: Job, options: JobOptions) -> Job:

@@ -13,7 +13,8 @@ from tenantry.catalog.tenants import TenantNotFound
 from tenantry.db.copying import replication
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.ids import new_id
-from tenantry.work.ledger import JobLost, clear, housekeeping
+from tenantry.work.ledger import JobLost
+from tenantry.work.undoing import clear, housekeeping
 
 LIFTING = "Lifts the write fence of a move that another process had ended before."
 MADE_WRITABLE = [{"field": "isReadOnly", "old": True, "new": False}]

@@ -28,16 +28,10 @@ from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
-from tenantry.work.ledger import (
-    JobCancelled,
-    JobLost,
-    drop_old,
-    new_job,
-    note_event,
-    reason_of,
-    running,
-)
+from tenantry.work.ledger import JobLost, new_job, note_event, reason_of
 from tenantry.work.progress import Progress
+from tenantry.work.running import JobCancelled, running
+from tenantry.work.undoing import drop_old
 from tenantry.work.worker import ENDED_AT_ONCE
 
 COPIED_AT_ONCE = 4  # tenants, by `move_all`

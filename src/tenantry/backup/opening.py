@@ -6,7 +6,7 @@ from tenantry.access.signing import secret_file, secret_of
 from tenantry.backup.archive import Keys
 from tenantry.backup.archives import Archives
 from tenantry.backup.copying import Copying
-from tenantry.backup.kinds import kinds_of
+from tenantry.backup.job_kinds import kinds_of
 from tenantry.db.postgres.tools import PostgresTools
 from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.lifecycle import Lifecycle

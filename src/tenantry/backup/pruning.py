@@ -13,8 +13,9 @@ from tenantry.catalog.job_states import Job
 from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
 from tenantry.kit.stopping import Stop, run_in_thread
-from tenantry.work.ledger import finish_audited, new_job, running
+from tenantry.work.ledger import finish_audited, new_job
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,16 +22,10 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound, Unavailable
 from tenantry.kit.ids import new_id
-from tenantry.work.ledger import (
-    JobLost,
-    drop_old,
-    finish,
-    housekeeping,
-    new_job,
-    note_event,
-    running,
-)
+from tenantry.work.ledger import JobLost, finish, new_job, note_event
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
+from tenantry.work.undoing import drop_old, housekeeping
 
 # Changes in the audit log.
 SUSPENDED = [{"field": "isActive", "old": True, "new": False}]

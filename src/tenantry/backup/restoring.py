@@ -28,8 +28,9 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 from tenantry.tenant.modules import ALL_KEYS
-from tenantry.work.ledger import JobLost, finish, new_job, running
+from tenantry.work.ledger import JobLost, finish, new_job
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
 
 Fill = Callable[[], Awaitable[int | None]]
 """Creates and fills the database of a new tenant; returns how many schedules it has removed."""

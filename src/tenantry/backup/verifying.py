@@ -12,8 +12,9 @@ from tenantry.catalog.records import TenantRecord
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
 from tenantry.kit.stopping import run_in_thread
-from tenantry.work.ledger import finish, new_job, running
+from tenantry.work.ledger import finish, new_job
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
 
 
 async def check(copying: Copying, job: Job, options: JobOptions) -> Job:

@@ -13,8 +13,10 @@ from tenantry.fleet import error_rate
 from tenantry.fleet.migration_runs import resume
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.work.ledger import INTERRUPTIONS, finish, running
+from tenantry.work.ledger import finish
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
+from tenantry.work.undoing import INTERRUPTIONS
 
 
 async def run(

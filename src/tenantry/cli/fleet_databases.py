@@ -15,7 +15,8 @@ from tenantry.fleet.drift import DriftCheck, DriftReport
 from tenantry.fleet.templates import Templates
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.drift import StampReportResponse
-from tenantry.work.ledger import Ledger, reap
+from tenantry.work.ledger import Ledger
+from tenantry.work.undoing import reap
 
 
 async def check_drift(place: Place) -> None:

@@ -19,7 +19,7 @@ from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, Progress
 from tenantry.catalog.stored_plans import PlanNotFound
 from tenantry.fleet.approval import file_changes, summary
 from tenantry.fleet.in_flight import InFlight
-from tenantry.fleet.undoing import known_scripts
+from tenantry.fleet.run_undo import known_scripts
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.migration.project_files import TooManyFiles
 from tenantry.migration.run_scripts import RunScripts

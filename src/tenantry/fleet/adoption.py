@@ -31,8 +31,9 @@ from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import users
 from tenantry.tenant.users import NewUser
-from tenantry.work.ledger import JobLost, new_job, running
+from tenantry.work.ledger import JobLost, new_job
 from tenantry.work.progress import Progress
+from tenantry.work.running import running
 
 INSPECT_SECONDS_MAX = 60.0
 ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied

@@ -10,7 +10,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.plans import Selected, Selection
 from tenantry.catalog.stored_plans import PlanUsed, StoredPlan
-from tenantry.fleet import approval, run_options, undoing
+from tenantry.fleet import approval, run_options, run_undo
 from tenantry.fleet.approval import PlanChanged, Rules
 from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
@@ -109,7 +109,7 @@ class Approvals:
         Raises:
             BadRunOptions: One of the *given* options is not that of the plan.
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged, OwnPlan: It cannot be started.
-            Conflict: The run that it undoes cannot be undone; see `undoing.scripts_of`.
+            Conflict: The run that it undoes cannot be undone; see `run_undo.scripts_of`.
         """
         plan = await stored_plans.get(self.catalog, plan_id)
         self.rules.check(ctx, plan)
@@ -122,8 +122,8 @@ class Approvals:
         }
         options = approval.planned_options(plan, given, every)
         planned = {key: one for key, one in every.items() if one.has_passed or not passed_only}
-        scripts = await undoing.scripts_of(self.catalog, streams, options)
-        head = await undoing.head_of(self.catalog, scripts)
+        scripts = await run_undo.scripts_of(self.catalog, streams, options)
+        head = await run_undo.head_of(self.catalog, scripts)
         await _check_files(plan, scripts, head)
         selected = await self._still_selected(options, head)
         names = {one.tenant_id: one.tenant_name for one in selected}

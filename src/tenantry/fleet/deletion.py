@@ -25,8 +25,9 @@ from tenantry.kit.preconditions import Expected, check
 from tenantry.migration.errors import reason_of
 from tenantry.tenant import sessions
 from tenantry.tenant.databases import TenantDatabase
-from tenantry.work.kinds import undone
-from tenantry.work.ledger import clear, new_job
+from tenantry.work.kind import undone
+from tenantry.work.ledger import new_job
+from tenantry.work.undoing import clear
 
 # Tenants that one call of `Deletion.purge_expired` removes; it is called every 5 s.
 PURGED_MAX = 5

@@ -34,7 +34,8 @@ from tenantry.migration.streams import Streams
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.users import NewUser, User
-from tenantry.work.ledger import JobLost, Ledger, finish, new_job, running
+from tenantry.work.ledger import JobLost, Ledger, finish, new_job
+from tenantry.work.running import running
 
 PROVISION_SECONDS_MAX = 120.0
 

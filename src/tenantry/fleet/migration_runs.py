@@ -32,7 +32,7 @@ from tenantry.catalog.runs import MigrationRun, Progress, RunContinues
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.waves import LARGEST, SIZE, Wave
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet import run_options, undoing
+from tenantry.fleet import run_options, run_undo
 from tenantry.fleet.approval import PlanChanged, Rules
 from tenantry.fleet.approvals import Approvals, RunDraft, known_files
 from tenantry.fleet.claims import POLL_SECONDS
@@ -44,8 +44,8 @@ from tenantry.fleet.run_options import (
     BadRunOptions,
     RunOptions,
 )
+from tenantry.fleet.run_undo import NothingToUndo
 from tenantry.fleet.sizes import SIZED_MAX, sort_keys, with_keys
-from tenantry.fleet.undoing import NothingToUndo
 from tenantry.fleet.worker import Worker
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
@@ -124,13 +124,13 @@ class Fleet:
                 ``options.undoes`` cannot be undone.
         """
         self._check(options)
-        options = await undoing.with_undo(self._catalog, options)
+        options = await run_undo.with_undo(self._catalog, options)
         if plan_id is None:
             self._approvals.rules.check(ctx, None)
             if passed_only:
                 raise BadRunOptions("`passedOnly` needs `plan`.")
-            scripts = await undoing.scripts_of(self._catalog, self._streams(), options)
-            head = await undoing.head_of(self._catalog, scripts)
+            scripts = await run_undo.scripts_of(self._catalog, self._streams(), options)
+            head = await run_undo.head_of(self._catalog, scripts)
             keys = await self._sort_keys(options, head)
             draft = RunDraft(options, scripts, head, sort_keys=keys)
         else:
@@ -287,9 +287,9 @@ class Fleet:
                 ``options.undoes`` cannot be undone.
         """
         self._check(options)
-        options = await undoing.with_undo(self._catalog, options)
-        scripts = await undoing.scripts_of(self._catalog, self._streams(), options)
-        head = await undoing.head_of(self._catalog, scripts) if options.only_behind else None
+        options = await run_undo.with_undo(self._catalog, options)
+        scripts = await run_undo.scripts_of(self._catalog, self._streams(), options)
+        head = await run_undo.head_of(self._catalog, scripts) if options.only_behind else None
         keys = await self._sort_keys(options, head)
         async with self._catalog.begin() as session:
             selection = await run_options.select(session, options, head=head)
@@ -307,7 +307,7 @@ class Fleet:
             before = await known_files(scripts)
             found = await self._previewer.preview(selected, scripts, rehearse=rehearse)
         if before is not None and before == await known_files(scripts):
-            head = await undoing.head_of(self._catalog, scripts)
+            head = await run_undo.head_of(self._catalog, scripts)
             plan = await self._approvals.store(
                 ctx, found, options, files=before, head=head, rehearsed=rehearse
             )

@@ -22,7 +22,8 @@ from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Schema
 from tenantry.migration.streams import Streams
-from tenantry.work.ledger import Ledger, finish, new_job, running
+from tenantry.work.ledger import Ledger, finish, new_job
+from tenantry.work.running import running
 
 TEMPLATE = "tenantry_template_"
 CATALOG_CHARS = 12

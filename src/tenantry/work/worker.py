@@ -21,8 +21,8 @@ from tenantry.db.snapshots import remove_left
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.tracing import span
-from tenantry.work import ledger
-from tenantry.work.kinds import Kind
+from tenantry.work import undoing
+from tenantry.work.kind import Kind
 from tenantry.work.ledger import Ledger, reason_of
 from tenantry.work.progress import Progress
 
@@ -64,7 +64,7 @@ class JobWorker:
             DatabaseUnavailable: The catalog cannot be reached.
         """
         await asyncio.to_thread(remove_left, self._scratch)
-        await ledger.reap(self._ledger, self._kinds)
+        await undoing.reap(self._ledger, self._kinds)
 
     async def work(self) -> None:
         """Run jobs until cancelled.
@@ -141,7 +141,7 @@ class JobWorker:
             _log.info("job failed", job=str(job.id), kind=job.kind, exc_info=True)
             # If it had begun, it has ended already, or is left to any process.
             undo = self._kinds[job.kind].undo
-            await ledger.clear(self._ledger, job.id, undo=undo, error=reason_of(error))
+            await undoing.clear(self._ledger, job.id, undo=undo, error=reason_of(error))
             return None
 
     async def _end(self, held: Job) -> None:

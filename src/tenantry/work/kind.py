@@ -39,7 +39,7 @@ class Kind:
     Attributes:
         check: Rejects an invalid request before it is queued; returns the job with what
             was found.
-        run: Runs a claimed job in the block of `ledger.running`. It returns the job if that has a
+        run: Runs a claimed job in the block of `running.running`. It returns the job if that has a
             database to drop, for `end`.
         undo: Undoes what a failed job has changed, besides its database. It may be called again
             after a failure, and for a job that has changed nothing.
