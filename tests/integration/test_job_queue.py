@@ -28,9 +28,9 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.work import ledger, running
+from tenantry.work import ledger
 from tenantry.work.progress import Progress
-from tenantry.work.running import JobCancelled
+from tenantry.work.running import PROGRESS_SECONDS, JobCancelled, running
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import World, provision
@@ -414,18 +414,18 @@ class TestCancel:
         created = asyncio.Event()
 
         async def run() -> None:
-            async with running.running(services.copying.ledger, job, progress):
+            async with running(services.copying.ledger, job, progress):
                 await server.create(name)
                 created.set()
                 await asyncio.Event().wait()
 
-        running = asyncio.create_task(run())
+        task = asyncio.create_task(run())
         await asyncio.wait_for(created.wait(), WAIT_SECONDS)
         answer = await admin.post(f"{JOBS}/{job.id}/cancel", json={})
 
         assert answer.status_code == 202
         with pytest.raises(JobCancelled):
-            await asyncio.wait_for(running, WAIT_SECONDS)
+            await asyncio.wait_for(task, WAIT_SECONDS)
         found = await ended(admin, str(job.id))
         assert (found["state"], found["error"]) == ("failed", CANCELLED)
         assert name not in await databases(world)
@@ -440,7 +440,7 @@ class TestCancel:
         async def cancel(*_: object, **__: object) -> None:
             (job,) = (await admin.get(JOBS)).json()["data"]["items"]
             await admin.post(f"{JOBS}/{job['id']}/cancel", json={})
-            await asyncio.sleep(2 * running.PROGRESS_SECONDS)
+            await asyncio.sleep(2 * PROGRESS_SECONDS)
 
         if is_named:
             faults.before(creating, "finish_audited", cancel)
@@ -501,15 +501,15 @@ class TestJobWorker:
 
         async def run() -> None:
             new = ledger.new_job(system_context("test"), "backup", progress)
-            async with running.running(idle.copying.ledger, new, progress):
+            async with running(idle.copying.ledger, new, progress):
                 begun.set()
                 await asyncio.Event().wait()
 
-        running = asyncio.create_task(run())
+        task = asyncio.create_task(run())
         await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
-        running.cancel()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await running
+            await task
 
         found = await job_rows.get(idle.catalog, job.id)
         assert (found.state, found.error, found.finished_at) == (JobState.QUEUED, None, None)

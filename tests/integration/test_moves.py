@@ -32,8 +32,9 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.tables import user
-from tenantry.work import ledger, running
+from tenantry.work import ledger
 from tenantry.work.progress import Progress
+from tenantry.work.running import PROGRESS_SECONDS, JobCancelled
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import World
@@ -251,7 +252,7 @@ class TestMove:
             if copied.is_set():
                 job_id = (await newest_job(services)).id
                 await job_queue.cancel(services.catalog, job_id, now=ctx.now)
-                await asyncio.sleep(running.PROGRESS_SECONDS + 0.3)  # it is read by then
+                await asyncio.sleep(PROGRESS_SECONDS + 0.3)  # it is read by then
 
         faults.after(same_engine, "copy", lambda *_, **__: copied.set())
         faults.before(moving, "retry_deadlock", cancel)
@@ -288,7 +289,7 @@ class TestMove:
 
         assert isinstance(first, moving.Moved)
         assert isinstance(second, moving.NotMoved)
-        assert isinstance(second.error, running.JobCancelled)
+        assert isinstance(second.error, JobCancelled)
         assert (await tenants.get(services.catalog, acme.id)).server_name == FAR
         assert await tenants.get(services.catalog, globex.id) == globex
 
