@@ -86,7 +86,8 @@ class DatabaseResult:
     """The result of one database.
 
     Attributes:
-        url: Its URL, without its password.
+        url: Its file, or user, hosts, ports and database as a URL in one spelling: no password, and
+            no parameters. Find a database by its name.
         applied: The names of the revisions that the run has applied, or undone, in order.
         error: Why it failed, or was not attempted; None for a success.
     """

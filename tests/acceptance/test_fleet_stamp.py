@@ -48,6 +48,34 @@ class TestStamp:
         assert version(urls["other"]) == [("a3",)]
         assert version(urls["plain"]) == [("a2",)]
 
+    def test_refuses_a_named_database_that_has_left_the_list(self, fleet: Fleet):
+        urls = fleet.add("acme", "globex")
+        fleet("plan")
+        listed = fleet.project.folder / "databases.txt"
+        lines = listed.read_text().splitlines()
+        listed.write_text("\n".join(one for one in lines if "globex" not in one) + "\n")
+
+        ended = fleet("stamp", "a2", "--database", "globex")
+
+        assert ended.status == 1
+        assert "0 stamped, 0 at this revision already, 1 not stamped." in ended.stdout
+        assert "alembic_version" not in raw_sql.tables(urls["globex"])
+
+    def test_names_a_database_whose_revision_the_state_cannot_record(self, fleet: Fleet):
+        urls = fleet.add("acme")
+        unversioned(fleet, urls["acme"], "a2")
+        fleet("plan")
+        reject = "BEFORE UPDATE OF schema_revision ON tenant BEGIN SELECT RAISE(ABORT, 'no'); END"
+        raw_sql.run(
+            f"sqlite:///{fleet.project.folder / 'tenantry-fleet.db'}", f"CREATE TRIGGER t {reject}"
+        )
+
+        ended = fleet("stamp", "a2")
+
+        assert ended.status == 1
+        assert ended.stdout.startswith("acme: ")
+        assert "Traceback" not in ended.stderr
+
     def test_takes_named_databases_alone(self, fleet: Fleet):
         urls = fleet.add("acme", "globex")
         for url in urls.values():

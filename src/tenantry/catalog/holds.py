@@ -4,7 +4,6 @@ A run that holds after a wave has no item that may start: those of its next wave
 works on it, and it costs the others nothing. No other run with one of its waiting tenants begins.
 """
 
-from collections.abc import Sequence
 from uuid import UUID
 
 import msgspec
@@ -20,7 +19,6 @@ from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.waves import is_waiting
 from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of
-from tenantry.db.types import Ids, is_listed
 from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
@@ -43,7 +41,7 @@ class _Held(msgspec.Struct, frozen=True):
     holding_wave: int
 
 
-_run, _item = migration_run.c, tenant_migration.c
+_run, _item, _own = migration_run.c, tenant_migration.c, tenant_migration.alias("own")
 _reason = sa.bindparam("reason", type_=sa.String)
 _is_run = _run.id == sa.bindparam("run")
 _RATED = Statement(
@@ -73,11 +71,12 @@ _WORKABLE = Statement(
 _HELD = Statement(
     sa.select(_item.tenant_name, _item.run_id, _run.holding_wave)
     .join_from(migration_run, tenant_migration, _item.run_id == _run.id)
+    .join(_own, _own.c.tenant_id == _item.tenant_id)
     .where(
         _run.finished_at.is_(None),
         _run.holding_wave.is_not(None),
         is_waiting,
-        is_listed(_item.tenant_id, sa.bindparam("tenant_ids", type_=Ids)),
+        _own.c.run_id == sa.bindparam("run", type_=sa.Uuid),
     )
     .limit(1),
     _Held,
@@ -116,13 +115,13 @@ async def began(session: CatalogSession, run: Progress) -> None:
         await job_queue.add(session, [job])
 
 
-async def refuse_waiting(session: CatalogSession, tenant_ids: Sequence[UUID]) -> None:
-    """Refuse these tenants for a new run if one of them waits in a run that holds.
+async def refuse_waiting(session: CatalogSession, run_id: UUID) -> None:
+    """Refuse to begin a run if one of its tenants waits in another run, which holds.
 
     Raises:
         TenantsHeld: One does. The message names it, and that run.
     """
-    held = await session.fetch_one(_HELD, tenant_ids=tenant_ids)
+    held = await session.fetch_one(_HELD, run=run_id)
     if held is not None:
         raise TenantsHeld(
             f"Nothing was started: {held.tenant_name} waits in the migration run {held.run_id}, "

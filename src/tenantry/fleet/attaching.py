@@ -49,7 +49,7 @@ class NotAttachable(Conflict):
 
 
 class OtherDatabase(Conflict):
-    """The URL names another place, or another schema: detach the database, and attach that one."""
+    """The URL has another place, options or settings: detach the database, and attach that one."""
 
 
 class UrlOfServer(Invalid):

@@ -183,7 +183,6 @@ class Fleet:
                 added = await plans.add_items(
                     session, run_id, selection, after=after, waits=waits, limit=limit
                 )
-                await holds.refuse_waiting(session, added)
                 keys = {one: draft.sort_keys[one] for one in added if one in draft.sort_keys}
                 await waves.set_sort_keys(session, run_id, keys)
                 total += len(added)
@@ -226,6 +225,7 @@ class Fleet:
             has_check=options.hold == CHECK,
             max_error_rate=options.max_error_rate,
         )
+        await holds.refuse_waiting(session, run_id)
         await plans.begin(session, begun)
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)

@@ -83,8 +83,8 @@ async def stamp(
         await audit.LOG.add(session, ctx, "fleet.stamp", found.name)
     page = only or await tenants.after(fleet.catalog, None, limit=DATABASES_READ)
     while page:
-        # One that has left the list has no URL.
-        todo = iter([one for one in page if one.is_active])
+        # One that has left the list has no URL: it is refused if it was named.
+        todo = iter([one for one in page if one.is_active or only])
         async with asyncio.TaskGroup() as group:
             for _ in range(fleet.options.concurrency):
                 group.create_task(_stamp_each(fleet, todo, streams, found.id, report))
@@ -103,10 +103,10 @@ async def _stamp_each(
     for one in todo:
         try:
             before, after = await _stamp_one(fleet, one, streams, revision)
+            await tenants.set_revision(fleet.catalog, one.id, str(after))
         except Exception as error:  # noqa: BLE001 - the others are stamped
             report.refuse(one.name, error)
             continue
-        await tenants.set_revision(fleet.catalog, one.id, str(after))
         if after.user != revision:
             report.refuse(one.name, AtAnotherRevision())
         elif before == after:

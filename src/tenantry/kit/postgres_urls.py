@@ -94,11 +94,14 @@ class PostgresUrl:
     def place(self) -> str:
         """The URL to show: user, hosts and database, in one spelling, without other parameters.
 
-        Settings and ``options`` can select a schema, so different ones are different places. They
-        are shown as a digest, because they can be secret.
+        Settings and ``options`` can select a schema, so different ones are different places. A
+        digest stands for them. It hides nothing that can be guessed: they must not be secret.
         """
         login = f"{quote(self.user, safe='')}@" if self.user else ""
-        hosts = ",".join(_shown_host(host.lower(), port) for host, port in self.hosts)
+        hosts = ",".join(
+            _shown_host(host if host.startswith("/") else host.lower(), port)
+            for host, port in self.hosts
+        )
         options = self.parameters.get("options")
         chosen = [*sorted(self.settings.items()), *([("options", options)] if options else [])]
         digest = f"#{sha256(repr(chosen).encode()).hexdigest()[:16]}" if chosen else ""

@@ -26,6 +26,8 @@ REPEATED_WHEN_LOST = {"wave-check"}
 """Jobs that are queued again also when their process has died: a run waits for them."""
 STOPPED = "The process was stopped. What the job had begun was removed."
 INTERRUPTIONS = {STOPPED, INTERRUPTED}
+LEFT_MAX = 1_000
+"""Databases that a process remembers because it could not drop them."""
 
 _log = structlog.get_logger(__name__)
 
@@ -41,7 +43,6 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
         DatabaseUnavailable: The catalog cannot be reached.
     """
     worker_id, busy = ledger.worker_id, ledger.busy
-    await _drop_left(ledger)
     async with ledger.claiming:
         async with ledger.catalog.begin() as session:
             await job_queue.give_back(session, worker_id=worker_id, running=busy)
@@ -69,6 +70,11 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
             if is_away and server_name is not None:
                 failing.add(server_name)
                 ledger.failed.add(job.id)
+    for server_name, name in tuple(ledger.left):
+        if server_name not in failing and await _drop_left(ledger, server_name, name):
+            ledger.left.discard((server_name, name))
+        else:
+            failing.add(server_name)
 
 
 async def drop_old(ledger: Ledger, taken: Iterable[Job]) -> int:
@@ -131,17 +137,21 @@ async def fail(ledger: Ledger, job: Job, *, undo: Undo, error: str, again: bool)
     left = await clear(ledger, job.id, undo=undo, error=error, again=again)
     if left is not None or job.server_name is None or job.database_name is None:
         return
-    ledger.left.add((job.server_name, job.database_name))
-    await _drop_left(ledger)
+    place = (job.server_name, job.database_name)
+    if not await _drop_left(ledger, *place) and len(ledger.left) < LEFT_MAX:
+        ledger.left.add(place)
 
 
-async def _drop_left(ledger: Ledger) -> None:
-    """Drop what is *left*. After a failure, `reap` tries again; `doctor` names it after a kill."""
-    for server_name, name in tuple(ledger.left):
-        with contextlib.suppress(Unavailable, OSError):
-            if not await owned_databases.is_needed(ledger.catalog, server_name, name):
-                await ledger.databases.server(server_name).drop(name)
-            ledger.left.discard((server_name, name))
+async def _drop_left(ledger: Ledger, server_name: str, name: str) -> bool:
+    """Drop a database of a job that another process has ended; return whether that is done.
+
+    If not, `reap` tries again. After a kill, `doctor` names it.
+    """
+    with contextlib.suppress(Unavailable, OSError):
+        if not await owned_databases.is_needed(ledger.catalog, server_name, name):
+            await ledger.databases.server(server_name).drop(name)
+        return True
+    return False
 
 
 async def _drop(ledger: Ledger, job: Job, *, again: bool) -> None:
