@@ -33,6 +33,7 @@ pytestmark = pytest.mark.timeout(120)
 ADA = system_context("ada")
 WAVES = [1, 2, "100%"]
 END_SECONDS_MAX = 60
+IMPATIENT = Pace(orphaned_seconds=1.0, unknown_seconds=0.2)
 
 
 async def fleet(services: Services, gate: Gate, count: int) -> list[Tenant]:
@@ -178,6 +179,23 @@ class TestHold:
             async with running("work", gated) as process:
                 await until(services, run_id, RunState.HOLDING, 2)
         assert migrated(services, made) == 2
+
+    async def test_gives_the_next_wave_no_revision_that_the_first_one_never_had(
+        self, gated: Settings, gate: Gate
+    ):
+        """The release that was deployed in the meantime has one more."""
+        async with open_services(gated) as services:
+            made = await fleet(services, gate, 3)
+            run_id = await start(services, waves=[1, "100%"])
+            await services.fleet.wait(run_id)
+        gate.folder.add("g2_more", 'op.create_table("more", sa.Column("id", sa.Integer))')
+
+        async with open_services(gated, pace=IMPATIENT) as newer:
+            await newer.fleet.resume(ADA, run_id, wave=1)
+            run = await until(newer, run_id, RunState.STOPPED)
+            assert (run.success_count, run.failed_count) == (1, 2)
+            assert "no running worker has the revisions of this run" in (run.stop_reason or "")
+            assert migrated(newer, made) == 1
 
 
 class TestAnotherRun:

@@ -84,6 +84,14 @@ class RunScripts:
             except BadStream:
                 return False
 
+    def end_at(self, head: str) -> bool:
+        """Return whether *head*, a `SchemaRevision` as text, is the revision that they lead to."""
+        with self._lock:
+            try:
+                return str(self.streams.head) == head
+            except BadStream:
+                return False
+
     def hashes(self) -> dict[str, str]:
         """Return a hash of each file of the streams; see `Streams.hashes`.
 
