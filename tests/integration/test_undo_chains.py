@@ -117,8 +117,9 @@ async def undo_with_kills(file: Path, cases: list[Case], random: Random) -> int:
             if done == ends_at:
                 await asyncio.sleep(random.uniform(0, 0.12))
                 program.kill()
-            outcome = (await program.stdout.readline()).decode().split()
-            if not outcome:
+            line = (await program.stdout.readline()).decode()
+            outcome = line.split()
+            if not line.endswith("\n"):  # it was killed, perhaps in the middle of a line
                 landed += 1
                 break
             case = cases[done]
