@@ -36,7 +36,7 @@ class NothingToStamp(Conflict):
 
 @dataclass(kw_only=True)
 class StampReport:
-    """What became of the databases.
+    """How many databases were stamped, and which were not.
 
     Attributes:
         stamped: How many got the revision.
