@@ -25,7 +25,7 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
-from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants
+from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
 pytestmark = pytest.mark.timeout(120)
@@ -196,6 +196,19 @@ class TestHold:
             assert (run.success_count, run.failed_count) == (1, 2)
             assert "no running worker has the revisions of this run" in (run.stop_reason or "")
             assert migrated(newer, made) == 1
+
+    async def test_goes_on_with_its_own_revisions_in_the_process_that_began_it(
+        self, gated: Settings, gate: Gate
+    ):
+        async with open_services(gated, pace=IMPATIENT) as services:
+            made = await fleet(services, gate, 3)
+            run_id = await start(services, waves=[1, "100%"])
+            await services.fleet.wait(run_id)
+            gate.folder.add("g2_more", 'op.create_table("more", sa.Column("id", sa.Integer))')
+            await services.fleet.resume(ADA, run_id, wave=1)
+            await until(services, run_id, RunState.SUCCESS)
+            assert migrated(services, made) == 3
+            assert not any("more" in raw_sql.tables(url_of(services, one)) for one in made)
 
 
 class TestAnotherRun:

@@ -34,7 +34,7 @@ async def undone(_job: Job) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of work.
+    """A kind of work. All of them are listed in `tenantry.backup.job_kinds`.
 
     Attributes:
         check: Rejects an invalid request before it is queued; returns the job with what
