@@ -220,10 +220,10 @@ def _nothing_is_dropped() -> Fault:
 def _done_is_dropped() -> Fault:
     """A job that is done, and whose answer was lost, loses its database."""
 
-    async def is_needed(_session: Any, _server_name: str, _name: str) -> bool:
-        return False
+    async def owner(_session: Any, _server_name: str, _name: str) -> None:
+        return None
 
-    return Fault(owned_databases, "is_needed", is_needed)
+    return Fault(owned_databases, "owner", owner)
 
 
 def _released_are_forgotten() -> Fault:

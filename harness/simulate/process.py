@@ -68,7 +68,7 @@ class Process:
 
     def _build(self) -> None:
         world, metrics = self._world, Metrics()
-        servers = {name: as_server(WorldServer(world, name)) for name in SERVERS}
+        servers = {name: as_server(WorldServer(world, name, self.name)) for name in SERVERS}
         databases = TenantDatabases(servers)
         self._heartbeat = Heartbeat(self.catalog)
         self.worker = Worker(

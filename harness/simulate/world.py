@@ -77,6 +77,8 @@ class World:
         revisions: All revisions, in order.
         started: Called when the migration of a tenant begins: the run, the database, the process.
         databases: Those that jobs have made and not dropped.
+        dropped: Those that were dropped.
+        late: Those that were made when they had been dropped before, with the process that did it.
         changed: The jobs that have changed a tenant, and have not undone that.
         away_until: Until when each server is away.
         concurrency: How many tenants of each server a process that starts migrates at a time.
@@ -91,6 +93,8 @@ class World:
     started: Callable[[UUID, str, str], None] = lambda *_: None
     tenants: dict[str, TenantDatabase] = field(default_factory=dict)
     databases: set[str] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
+    late: dict[str, str] = field(default_factory=dict)
     changed: set[UUID] = field(default_factory=set)
     away_until: dict[str, float] = field(default_factory=dict)
     concurrency: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SERVERS, 2))
@@ -122,9 +126,10 @@ class WorldServer:
     timeout_seconds = 5.0
     folder = None
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, process: str) -> None:
         self._world = world
         self._name = name
+        self._process = process
         self.budget = Budget(4)
 
     def url(self, name: str) -> str:
@@ -141,11 +146,14 @@ class WorldServer:
         await asyncio.sleep(self._world.chance.random() * CREATE_SECONDS)
         await self._reach()
         self._world.databases.add(name)
+        if name in self._world.dropped:
+            self._world.late[name] = self._process
 
     async def drop(self, name: str) -> None:
         """Drop the database of a job, if it exists."""
         await self._reach()
         self._world.databases.discard(name)
+        self._world.dropped.add(name)
         self._world.tenants.pop(name, None)
 
     async def reject_writes(self, name: str, *, wait_seconds: float) -> None:

@@ -16,9 +16,11 @@ from tenantry.fleet.templates import TEMPLATE
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work.kind import undone
 from tenantry.work.ledger import JobLost, finish, new_job
 from tenantry.work.progress import Progress
 from tenantry.work.running import running
+from tenantry.work.undoing import fail
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import provision
@@ -153,15 +155,16 @@ class TestLostJobs:
 
             assert name not in await all_names(slow)
 
+    @pytest.mark.parametrize("where", [(owned_databases, "owner"), (jobs, "apply")])
     async def test_leave_none_either_if_the_catalog_does_not_answer_at_that_moment(
-        self, ordinary: Settings, faults: Faults
+        self, ordinary: Settings, faults: Faults, where: tuple[object, str]
     ):
         ctx, name = system_context("test"), f"tenantry_{new_id().hex}"
         async with _two_processes(ordinary) as (slow, other):
             held, progress = slow.lifecycle.ledger, Progress()
             job = new_job(ctx, "restore", progress, database=("default", name))
 
-            async def no_answer(*_: object) -> None:
+            async def no_answer(*_: object, **__: object) -> None:
                 raise DatabaseUnavailable
 
             async def run() -> None:
@@ -170,14 +173,35 @@ class TestLostJobs:
                         await jobs.apply(session, job.id, RELEASED, worker_id=held.worker_id)
                     await other.job_worker.reap()
                     await slow.databases.server("default").create(name)
-                    faults.before(owned_databases, "is_needed", no_answer)
-                    async with slow.catalog.begin() as session:
-                        await finish(session, held, job)
+                    faults.before(*where, no_answer)
+                    raise JobLost
 
             with pytest.raises(JobLost):
                 await run()
             assert name in await all_names(slow)
             faults.restore()
+            await slow.job_worker.reap()
+
+            assert name not in await all_names(slow)
+
+    async def test_leave_none_either_if_the_other_process_has_not_ended_them_yet(
+        self, ordinary: Settings, faults: Faults
+    ):
+        """It has dropped the database, and notes that after this process has created it."""
+        ctx, name = system_context("test"), f"tenantry_{new_id().hex}"
+        async with _two_processes(ordinary) as (slow, other):
+            held = slow.lifecycle.ledger
+            job = new_job(ctx, "restore", Progress(), database=("default", name))
+
+            async def create(*_: object, **__: object) -> None:
+                await slow.databases.server("default").create(name)
+                await fail(held, job, undo=undone, error="It was lost.", again=False)
+
+            async with slow.catalog.begin() as session:
+                await jobs.add(session, job, worker_id=held.worker_id)
+                await jobs.apply(session, job.id, RELEASED, worker_id=held.worker_id)
+            faults.after(other.databases.server("default"), "drop", create, once=True)
+            await other.job_worker.reap()
             await slow.job_worker.reap()
 
             assert name not in await all_names(slow)

@@ -4,7 +4,8 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.job_states import JobState
-from tenantry.catalog.session import CatalogSession, Value, fetch_values
+from tenantry.catalog.jobs import is_open
+from tenantry.catalog.session import CatalogSession, Value, fetch_value, fetch_values
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import TenantState, is_ready
 from tenantry.catalog.workers import living
@@ -40,19 +41,19 @@ _UNFINISHED = Statement(
     .limit(LIMIT),
     Unfinished,
 )
-# Those of other tenants and jobs are removed, or were never whole.
+# Those of other tenants and ended jobs are removed, or were never whole.
 _name = sa.bindparam("name", type_=sa.String)
-_NEEDED = Statement(
+_OWNER = Statement(
     sa.union_all(
-        sa.select(tenant.c.database_name.label("value")).where(
+        sa.select(tenant.c.state.label("value")).where(
             tenant.c.server_name == _server,
             tenant.c.database_name == _name,
             sa.or_(is_ready, tenant.c.state == TenantState.DELETED.value),
         ),
-        sa.select(job.c.database_name).where(
+        sa.select(job.c.state).where(
             job.c.server_name == _server,
             job.c.database_name == _name,
-            job.c.state == JobState.KEPT.value,
+            sa.or_(is_open, job.c.state == JobState.KEPT.value),
         ),
     ),
     Value,
@@ -67,9 +68,10 @@ async def names(session: CatalogSession) -> set[str]:
     return set(await fetch_values(session, _KNOWN))
 
 
-async def is_needed(session: CatalogSession, server_name: str, name: str) -> bool:
-    """Return whether a ready or deleted tenant has a database, or a job keeps it."""
-    return await session.fetch_one(_NEEDED, server=server_name, name=name) is not None
+async def owner(session: CatalogSession, server_name: str, name: str) -> str | None:
+    """Return the state of the ready or deleted tenant, or the open or kept job, of a database."""
+    state: str | None = await fetch_value(session, _OWNER, server=server_name, name=name)
+    return state
 
 
 async def unfinished(session: CatalogSession, *, limit: int) -> list[Unfinished]:

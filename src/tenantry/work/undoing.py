@@ -134,23 +134,26 @@ async def fail(ledger: Ledger, job: Job, *, undo: Undo, error: str, again: bool)
 
     That one has dropped the database; since then, this process may have created it again.
     """
-    left = await clear(ledger, job.id, undo=undo, error=error, again=again)
-    if left is not None or job.server_name is None or job.database_name is None:
+    failure = await clear(ledger, job.id, undo=undo, error=error, again=again)
+    if job.server_name is None or job.database_name is None:
         return
     place = (job.server_name, job.database_name)
-    if not await _drop_left(ledger, *place) and len(ledger.left) < LEFT_MAX:
+    is_done = failure is None and await _drop_left(ledger, *place)
+    if not is_done and len(ledger.left) < LEFT_MAX:
         ledger.left.add(place)
 
 
 async def _drop_left(ledger: Ledger, server_name: str, name: str) -> bool:
     """Drop a database of a job that another process has ended; return whether that is done.
 
-    If not, `reap` tries again. After a kill, `doctor` names it.
+    If not, `reap` tries again: also while the job is open, because the process that ends it may
+    have dropped the database before this one created it. After a kill, `doctor` names it.
     """
     with contextlib.suppress(Unavailable, OSError):
-        if not await owned_databases.is_needed(ledger.catalog, server_name, name):
+        owner = await owned_databases.owner(ledger.catalog, server_name, name)
+        if owner is None:
             await ledger.databases.server(server_name).drop(name)
-        return True
+        return owner not in job_states.OPEN
     return False
 
 
