@@ -12,7 +12,8 @@ from tenantry.cli.doctor.capacity import space_finding
 from tenantry.cli.doctor.findings import State
 from tenantry.db.postgres.roles import HARMLESS_CREATEROLE_SINCE, Role, read_role
 from testkit import raw_sql
-from tests.acceptance.commands import OTHER_KEY, Commands
+from tests.acceptance.commands import OTHER_KEY, PASSWORD, Commands
+from tests.acceptance.fleets import Fleet
 from tests.integration.engines import on_postgresql
 
 GIB = 2**30
@@ -110,6 +111,23 @@ class TestDisk:
         alone("doctor")
 
         assert sorted(alone.settings.data_dir.rglob("*")) == before
+
+
+class TestCatalog:
+    def test_is_no_database_of_another_program(self, fleet: Fleet):
+        url = fleet.absolute(fleet.make_url("other"))
+        raw_sql.run(url, "CREATE TABLE customers (id INTEGER)")
+        settings = {"TENANTRY_CATALOG_URL": url, "TENANTRY_SECRET_KEY": OTHER_KEY}
+
+        doctor = fleet.tenantry("doctor", "--json", **settings)
+        create = ("admin", "create", "ada@example.com")
+        created = fleet.tenantry(*create, password=PASSWORD, **settings)
+
+        found = _found(doctor.data, "catalog")
+        assert (found["state"], doctor.status, created.status) == ("failed", 3, 3)
+        for said in (found["detail"], created.stderr):
+            assert "The database has tables of another program: use an empty one" in said
+        assert raw_sql.tables(url) == {"customers"}
 
 
 @pytest.mark.slow

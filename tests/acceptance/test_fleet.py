@@ -330,6 +330,18 @@ class TestState:
         assert "This is the state of a fleet" in result["error"]
         assert raw_sql.tables(state) == before
 
+    @pytest.mark.parametrize("command", ["history", "status", "migrate"])
+    def test_is_no_database_of_another_program(self, fleet: Fleet, command: str):
+        fleet.add("a")
+        other = fleet.make_url("other")
+        raw_sql.run(fleet.absolute(other), "CREATE TABLE customers (id INTEGER)")
+
+        ended = fleet(command, "--state", other, has_list=command == "migrate")
+
+        assert ended.status == 3
+        assert "The database has tables of another program: use an empty one" in ended.stderr
+        assert raw_sql.tables(fleet.absolute(other)) == {"customers"}
+
     @on_sqlite
     def test_is_named_when_it_is_missing(self, fleet: Fleet):
         ended = fleet("status", has_list=False)

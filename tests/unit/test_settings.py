@@ -1,5 +1,6 @@
 """Settings are read once, and an invalid one stops the start."""
 
+from os import mkfifo
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,19 @@ class TestRead:
         (tmp_path / ".env").write_text("TENANTRY_PROT=8001\nOTHER=1\n")
 
         with pytest.raises(BadSettings, match="TENANTRY_PROT"):
+            read_settings()
+
+    @pytest.mark.parametrize("kind", ["folder", "pipe", "dangling link"])
+    def test_refuses_a_file_that_is_none(self, tmp_path: Path, kind: str):
+        path = tmp_path / ".env"
+        if kind == "folder":
+            path.mkdir()
+        elif kind == "pipe":
+            mkfifo(path)
+        else:
+            path.symlink_to("elsewhere")
+
+        with pytest.raises(BadSettings, match=r"\.env (is not a file|cannot be read)"):
             read_settings()
 
     @pytest.mark.parametrize(

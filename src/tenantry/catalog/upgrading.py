@@ -21,12 +21,12 @@ async def upgrade_catalog(url: str, migrator: Migrator) -> None:
     """Migrate the catalog at *url* to the head; one that is newer than this code is used unchanged.
 
     Raises:
-        CatalogUnusable: It cannot be reached or migrated.
+        CatalogUnusable: It cannot be reached or migrated, or is a database of another program.
         UnknownRevision: It is of another program, or older than what this code can read.
     """
     scripts = RunScripts(Streams(STREAM))
     try:
-        await migrator.initialise(url, scripts, run_id=new_id())
+        await migrator.initialise(url, scripts, run_id=new_id(), is_empty=True)
     except UnknownRevision:
         found = (await migrator.read_state(url, scripts.streams)).revision
         if found.own < STREAM.head:

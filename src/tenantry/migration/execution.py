@@ -17,7 +17,7 @@ from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.guard import Guard
 from tenantry.migration.revisions import execute
-from tenantry.migration.schema_state import NoVersion, Schema, SchemaState, Undo
+from tenantry.migration.schema_state import HasOtherTables, NoVersion, Schema, SchemaState, Undo
 from tenantry.migration.statements import (
     AutocommitRevision,
     CreatedTypes,
@@ -135,6 +135,26 @@ class Execution(ABC):
         if self._is_attached:  # one that Alembic alone has migrated has no log
             objects = [one for one in objects if schema_state.log.name not in one.name]
         return Schema(revision, objects)
+
+    def check_empty(self) -> None:
+        """Check that a database without a revision of Tenantry has no tables.
+
+        Raises:
+            HasOtherTables: It has some.
+        """
+        if self._has_version():
+            return
+        objects = objects_in(self._list_objects(LISTINGS[self.dialect.name]))
+        # Asked again: another process may have created Tenantry's tables since.
+        if any(one.kind.endswith("table") for one in objects) and not self._has_version():
+            raise HasOtherTables
+
+    def _has_version(self) -> bool:
+        try:
+            self.read_state()
+        except NoVersion:
+            return False
+        return True
 
     def count_lost(self, table: str, column: str | None, most: int) -> tuple[int, bool]:
         """Return how many rows a table has, or values a column, among its first *most* rows.

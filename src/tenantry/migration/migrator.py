@@ -145,6 +145,15 @@ class Migrator:
         work = partial(Execution.read_state, run_id=run_id, undo=undo)
         return await self._run(url, streams, work, seconds=self._limits.deadline_seconds)
 
+    async def check_empty(self, url: str, streams: Streams) -> None:
+        """Check that the database at *url*, if it has no revision of Tenantry, has no tables.
+
+        Raises:
+            HasOtherTables: It has some.
+            Exception: Any error of the drivers.
+        """
+        await self._run(url, streams, Execution.check_empty, seconds=self._limits.deadline_seconds)
+
     async def read_schema(self, url: str, streams: Streams) -> Schema:
         """Return the revision of the database at *url*, and the objects of its schema.
 
@@ -179,14 +188,21 @@ class Migrator:
         """
         return await self._run(url, streams, lambda execution: execution.dialect)
 
-    async def initialise(self, url: str, scripts: RunScripts, *, run_id: UUID) -> None:
+    async def initialise(
+        self, url: str, scripts: RunScripts, *, run_id: UUID, is_empty: bool = False
+    ) -> None:
         """Prepare the database at *url* for scripts, and migrate it to the head.
 
+        With *is_empty*, one without a revision of Tenantry must have no tables.
+
         Raises:
+            HasOtherTables: It has some, and nothing was changed.
             Exception: Any error of the drivers and the revisions.
         """
 
         def initialise(execution: Execution) -> None:
+            if is_empty:
+                execution.check_empty()
             if not scripts.streams.is_attached:
                 execution.execute(bootstrap(execution.dialect), wait_ms=BOOTSTRAP_WAIT_MS)
             self._attempts(scripts, run_id).to_head(execution)

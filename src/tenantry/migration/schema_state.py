@@ -13,7 +13,7 @@ from sqlalchemy.sql.base import Executable
 from tenantry.db.copying.schema_listing import SchemaObject
 from tenantry.db.statements import Statement
 from tenantry.db.types import Instant
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import Conflict, Unavailable
 
 STATEMENTS_REMEMBERED_MAX = 64
 
@@ -121,6 +121,10 @@ class SchemaRevision:
 
 class NoVersion(Unavailable):
     """This is not a database of Tenantry: its version table is missing or damaged."""
+
+
+class HasOtherTables(Conflict):
+    """The database has tables of another program: use an empty one."""
 
 
 class DatabaseOfTenantry(Unavailable):

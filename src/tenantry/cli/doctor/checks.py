@@ -150,7 +150,9 @@ async def _position(settings: Settings, url: str, streams: Streams) -> str:
         connect_seconds=settings.connect_timeout_s, deadline_seconds=CHECK_SECONDS_MAX, lock_ms=1
     )
     with ThreadPoolExecutor(1) as threads:
-        state = await Migrator(threads, patience).read_state(url, streams)
+        migrator = Migrator(threads, patience)
+        await migrator.check_empty(url, streams)
+        state = await migrator.read_state(url, streams)
         return state.revision.own
 
 
