@@ -53,8 +53,8 @@ demo: .venv/.runtime ## Serve sample tenants, and print requests to try (TENANTR
 serve: .venv/.runtime ## Serve with your settings; without any, SQLite in ./data
 	@$(BIN)/tenantry serve
 
-test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also among the slow ones
-	$(BIN)/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
+test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also among the slow ones; SEED= repeats an order
+	$(BIN)/pytest $(if $(SEED),--order=$(SEED)) $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
 	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e and test-firefox), a shared cache in front (make test-edge), PgBouncer (make test-pooler), going back to a point in time (make test-recipes), and Prometheus (make test-monitoring)." >&2)
 
 # The other ends of both ranges are in requirements/dev.lock: `test` runs them.
@@ -81,7 +81,7 @@ newest: $(UV) ## Run the quick tests with the newest release of everything, also
 
 # The small version of `torture` is among them.
 test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inputs
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m slow
+	$(BIN)/pytest $(if $(SEED),--order=$(SEED)) $(SIDE_BY_SIDE) -m slow
 
 test-all: test test-slow ## Run the quick and the slow tests, and the small version of `prove`
 	$(MAKE) --no-print-directory prove SHORT=1 PROMISE= PLANT= PROVE=

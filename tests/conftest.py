@@ -79,25 +79,18 @@ log.configure(log_format="json", level="error")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the order of the tests of a file be given."""
+    """Let the order of the tests be given."""
     order.add_option(parser)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Say at the beginning which order it is: a session may be cut off."""
-    return order.line(config)
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Say it again beside the failures, where it is needed."""
-    terminalreporter.write_line(order.line(config))
+    return order.line(config.option.order)
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest then puts those together that share a fixture of a file
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the tests of a file in any order, so that none needs another."""
+    """Run the tests in any order, so that none needs another."""
     order.put_in_order(config, items)
     for item in items:
         if quick.is_slow(item):
@@ -107,6 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the files of tests in memory: most of them are databases that are flushed often."""
     order.choose_seed(config)
+    config.pluginmanager.register(order.History(config.option.order))
     # Beside the default, asyncio sets its own for each fixture and test, for which Python formats
     # all that a fixture has returned: a quarter of the time of a `world`.
     signal.signal(signal.SIGINT, _interrupt)
@@ -368,11 +362,11 @@ def _postgresql_catalog(server_url: str) -> Iterator[ServerCatalog]:
 
 @pytest.fixture(name="copied")
 def _copied(settings: Settings, engine: str, request: pytest.FixtureRequest) -> Content | None:
-    """The content of a copied world, if the test has a `world` that can be a copy.
+    """The content of a copied world, if the test has a `world` or `content` that can be a copy.
 
     Without it, the catalog is a copy of an empty one.
     """
-    if "world" in request.fixturenames:
+    if not {"world", "content"}.isdisjoint(request.fixturenames):
         original: Original = request.getfixturevalue(f"{engine}_original")
         if (content := original.copy_to(settings)) is not None:
             return content

@@ -56,8 +56,10 @@ def _hooked() -> Iterator[Endpoint]:
 
 
 @pytest.fixture(name="content")
-async def _content(settings: Settings) -> Content:
+async def _content(settings: Settings, copied: Content | None) -> Content:
     """Its tenants are there before the settings that name them."""
+    if copied is not None:
+        return copied
     async with open_services(settings, works=False) as services:
         return await make_content(services)
 
