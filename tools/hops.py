@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -29,7 +30,7 @@ from testkit.request_samples import PASSWORD
 SOURCE = str(Path(tenantry.__file__).parent)
 EMAIL = "ada@acme.example"
 ADMIN = "root@tenantry.example"
-TRIES = 20
+TRIES = 10
 
 
 @dataclass
@@ -37,9 +38,12 @@ class Hops:
     """The functions that were called.
 
     Attributes:
+        parts: What is counted: the request, and the worker if it is part of the answer. Not what
+            else runs in between.
         functions: As ``module:qualified name``, in the order of their first call.
     """
 
+    parts: tuple[str, ...]
     functions: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -50,20 +54,27 @@ class Hops:
     def note(self, frame: FrameType, event: str, _argument: object) -> None:
         """Note a call; a hook of `sys.setprofile`."""
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(SOURCE):
+        if event == "call" and _DOES.get() in self.parts and code.co_filename.startswith(SOURCE):
             module = code.co_filename[len(SOURCE) + 1 :].removesuffix(".py")
             self.functions.setdefault(f"{module}:{code.co_qualname}")
 
 
+REQUEST, WORKER, OTHER = "request", "worker", "other"
+# What the current task does: it answers a request, migrates what one has asked for, or neither.
+_DOES = ContextVar("does", default=OTHER)
+
+
 @contextmanager
-def tracing() -> Iterator[Hops]:
-    """Yield the hops of the block, in this thread."""
-    hops = Hops()
+def tracing(*parts: str) -> Iterator[Hops]:
+    """Yield the hops of the block, in this thread; see `Hops`."""
+    hops = Hops((REQUEST, *parts))
+    token = _DOES.set(REQUEST)
     sys.setprofile(hops.note)
     try:
         yield hops
     finally:
         sys.setprofile(None)
+        _DOES.reset(token)
 
 
 @dataclass(frozen=True)
@@ -115,24 +126,25 @@ async def _migrate(stage: Stage) -> Callable[[], Awaitable[Answer]]:
     return lambda: stage.send("POST", path, b"{}", authorization=bearer)
 
 
-REQUESTS = {
+REQUESTS: dict[str, Any] = {
     "profile": ("PUT profile", _profile),
     "login": ("tenant login", _sign_in),
     "posts": ("GET published posts", _posts),
-    "migrate-all": ("migrate-all, one tenant", _migrate),
+    "migrate-all": ("migrate-all, one tenant", _migrate, WORKER),
 }
 
 
 async def hops_of(stage: Stage, name: str) -> Hops:
     """Return the hops of the shortest of `TRIES` requests, after a first one.
 
-    The others may have met a background task, or a timer.
+    The others may have met a timer of theirs.
     """
-    send = await REQUESTS[name][1](stage)
+    _, prepare, *parts = REQUESTS[name]
+    send = await prepare(stage)
     await send()
     shortest: Hops | None = None
     for _ in range(TRIES):
-        with tracing() as hops:
+        with tracing(*parts) as hops:
             await send()
         if shortest is None or len(hops.functions) < len(shortest.functions):
             shortest = hops
@@ -144,8 +156,15 @@ async def hops_of(stage: Stage, name: str) -> Hops:
 async def staged(folder: Path) -> AsyncIterator[Stage]:
     """Yield a stage over SQLite in *folder*."""
     settings = Settings(data_dir=folder, host="127.0.0.1")
-    async with open_services(settings) as services:
+    async with open_services(settings, works=False) as services:
+        worker = copy_context().run(_start_worker, services)
         yield Stage(app_over(services), await _provision(services))
+        worker.cancel()
+
+
+def _start_worker(services: Services) -> "asyncio.Task[None]":
+    _DOES.set(WORKER)
+    return asyncio.create_task(services.worker.work())
 
 
 async def _provision(services: Services) -> str:
@@ -164,7 +183,7 @@ async def main(listed: str | None) -> None:
                 print(*(await hops_of(stage, listed)).functions, sep="\n")
                 return
             print("| request | modules | functions |\n|---|---|---|")
-            for name, (title, _) in REQUESTS.items():
+            for name, (title, *_) in REQUESTS.items():
                 hops = await hops_of(stage, name)
                 print(f"| {title} | {len(hops.modules)} | {len(hops.functions)} |")
 
