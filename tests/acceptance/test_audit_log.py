@@ -36,6 +36,7 @@ from tests.acceptance.support import (
     patch_user,
     refused,
     session,
+    with_long_waits,
 )
 from tests.conftest import PASSWORD, World
 
@@ -123,6 +124,7 @@ class TestSignIns:
     async def test_that_are_refused_write_nothing_until_they_are_counted_together(
         self, world: World
     ):
+        world = with_long_waits(world)
         tries = world.services.settings.login_tries
         for _ in range(tries):
             await log_in(world, world.acme, WRONG, address=ADDRESS)

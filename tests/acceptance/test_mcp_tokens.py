@@ -34,6 +34,7 @@ from tests.acceptance.support import (
     patch_user,
     refused,
     session,
+    with_long_waits,
 )
 from tests.conftest import PASSWORD, World
 
@@ -418,6 +419,7 @@ class TestPasswordOfTheUser:
     @pytest.mark.slow
     async def test_is_asked_for_again(self, world: World) -> None:
         """A stolen session alone issues nothing, and cannot guess."""
+        world = with_long_waits(world)
         user = await session(world, world.acme)
 
         refused(await user.post(OWN_TOKENS, json=FULL), 400)
