@@ -292,10 +292,7 @@ class TestState:
     def test_on_postgresql_needs_a_secret_key(self, fleet: Fleet):
         fleet.add("acme")
 
-        ended = run(
-            fleet.project.folder,
-            *("fleet", "serve", "--urls", "databases.txt", "--state", "postgresql://a@localhost/b"),
-        )
+        ended = fleet("serve", "--state", "postgresql://a@localhost/b")
 
         assert "TENANTRY_SECRET_KEY must be set" in only_line(ended.stderr)
 
@@ -306,7 +303,7 @@ class TestState:
         given = [option, "postgresql://a:hunter2@localhost/b"]
         given += ["--query", "SELECT 1"] if option == "--from" else ["--urls", "databases.txt"]
 
-        ended = run(fleet.project.folder, "fleet", "serve", *given)
+        ended = fleet("serve", *given, has_list=False)
 
         assert f"use `{option} …?passfile=PATH`" in only_line(ended.stderr)
         assert "hunter2" not in ended.stderr
@@ -314,16 +311,18 @@ class TestState:
     @on_sqlite
     def test_that_cannot_be_served_gets_no_folder(self, fleet: Fleet):
         fleet.add("acme")
-        folder, serve = fleet.project.folder, ("fleet", "serve", "--urls", "databases.txt")
-        run(folder, "admin", "create", EMAIL, "--generate-password", TENANTRY_DATA_DIR="service")
-        run(folder, "tenant", "create", "acme", "--owner-email", EMAIL, TENANTRY_DATA_DIR="service")
+        folder, service = fleet.project.folder, {"TENANTRY_DATA_DIR": "service"}
+        fleet.tenantry("admin", "create", EMAIL, "--generate-password", **service)
+        fleet.tenantry("tenant", "create", "acme", "--owner-email", EMAIL, **service)
         (folder / "twice.txt").write_text("acme sqlite:///a.db\nglobex sqlite:///a.db\n")
 
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            busy = run(folder, *serve, "--port", str(taken.getsockname()[1]))
+            busy = fleet("serve", "--port", str(taken.getsockname()[1]))
         port = ("--port", str(free_port()))
-        of_service = run(folder, *serve, *port, "--state", "service/catalog.db")
-        twice = run(folder, *serve[:2], "--urls", "twice.txt", *port, "--state", "other.db")
+        of_service = fleet("serve", *port, "--state", "service/catalog.db")
+        twice = fleet.tenantry(
+            "fleet", "serve", "--urls", "twice.txt", *port, "--state", "other.db"
+        )
 
         assert "is in use" in only_line(busy.stderr)
         assert "no state of a fleet" in only_line(of_service.stderr)
