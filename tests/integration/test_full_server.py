@@ -144,7 +144,7 @@ class TestRun:
             messages = {item.error for item in await fleet.items(run_id)}
             limit(settings, ordinary, -1)
 
-        assert "had no connection left for more than 1 s" in str(messages)
+        assert "away for more than 1 s. The database server has no connection left" in str(messages)
 
     async def test_tries_a_full_database_less_and_less_often(
         self, ordinary: Settings, made: list[Tenant], folder: AlembicFolder, faults: Faults

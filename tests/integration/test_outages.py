@@ -149,7 +149,8 @@ async def waited_for(fleet: Fleet, run_id: UUID, server: str = "default") -> Non
     while True:
         run = await runs.get(fleet.services.catalog, run_id)
         found = (await activity_of(fleet.services.catalog, run)).away
-        if server in [one.server for one in found]:
+        if causes := [one.cause for one in found if one.server == server]:
+            assert causes[0]
             return
         await asyncio.sleep(0.05)
 
@@ -256,7 +257,8 @@ class TestServer:
             again = await fleet.services.fleet.wait(await fleet.begin())
 
         assert (run.success_count, run.failed_count) == (0, 10)
-        assert errors == {"The server 'default' has been away for more than 2 s."}
+        away_for = "The server 'default' has been away for more than 2 s."
+        assert errors == {f"{away_for} The database cannot be reached (Connection refused)."}
         assert [one.count for one in causes] == [10]
         assert again.success_count == 10
 

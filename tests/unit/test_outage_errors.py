@@ -41,6 +41,8 @@ OWN = {
     "a deadlock": asyncpg.DeadlockDetectedError(),
     "a wrong URL": asyncpg.ClientConfigurationError("no such parameter"),
     "a wrong certificate": ssl.SSLCertVerificationError(),
+    "no TLS": ConnectionError('PostgreSQL server at "db:5432" rejected SSL upgrade'),
+    "no certificate": FileNotFoundError(2, "No such file or directory", "/etc/root.crt"),
     "the deadline": TimeoutError(),
     "a statement": psycopg.errors.UndefinedTable(),
     "a wrong value": asyncpg.DataError(),

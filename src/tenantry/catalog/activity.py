@@ -22,10 +22,12 @@ class AwayServer(msgspec.Struct, frozen=True):
     Attributes:
         server: The name of the tenant server.
         since: When a worker first did not reach it, by the clock of the catalog's database.
+        cause: Why that worker does not reach it; null if it is of an older release.
     """
 
     server: str
     since: datetime
+    cause: str | None = None
 
 
 class TenantInWork(msgspec.Struct, frozen=True):
@@ -107,14 +109,15 @@ def _in_work(one: InWork, since_ms: int) -> TenantInWork:
 async def _away(
     session: CatalogSession, run: MigrationRun, processes: list[Published]
 ) -> list[AwayServer]:
-    since_ms: dict[str, int] = {}
+    away: dict[str, AwayServer] = {}
     for process in processes:
         for name, ms in process.away_since_ms.items():
-            since_ms[name] = min(ms, since_ms.get(name, ms))
-    if not since_ms:
+            one = AwayServer(name, _instant(ms), process.away_causes[name])
+            away[name] = min(one, away.get(name, one), key=lambda found: found.since)
+    if not away:
         return []
     names = await run_claims.pending_servers(session, run.id)
-    return [AwayServer(name, _instant(since_ms[name])) for name in names if name in since_ms]
+    return [away[name] for name in names if name in away]
 
 
 def _instant(ms: int) -> datetime:

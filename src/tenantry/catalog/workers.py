@@ -31,6 +31,7 @@ class Report(msgspec.Struct, frozen=True):
     Attributes:
         runs: The unfinished runs whose revisions it knows.
         away: For how many seconds it has not reached a tenant server, by the server's name.
+        causes: Why it does not reach them.
         unknown: The tenant servers that its runs need, and its settings lack.
         in_work: The tenants that it is migrating.
         program: Its host, process id and release, as text.
@@ -39,6 +40,7 @@ class Report(msgspec.Struct, frozen=True):
 
     runs: frozenset[UUID] = frozenset()
     away: Mapping[str, float] = {}
+    causes: Mapping[str, str] = {}
     unknown: Collection[str] = ()
     in_work: Sequence["InWork"] = ()
     program: str = ""
@@ -106,6 +108,11 @@ class Published(msgspec.Struct, frozen=True):
         return str(run_id) in self.runs
 
     @property
+    def away_causes(self) -> dict[str, str | None]:
+        """Why it has not reached the servers; an older release does not say it."""
+        return {one["server"]: one.get("cause") for one in self.away}
+
+    @property
     def away_since_ms(self) -> dict[str, int]:
         """Since when the process has not reached a tenant server, by the server's name."""
         return {
@@ -168,7 +175,8 @@ async def beat(
     """Write the heartbeat of a process, and its report."""
     runs = frozenset(map(str, report.runs))
     away: list[dict[str, Any]] = [
-        {"server": name, "ms": round(s * 1000)} for name, s in report.away.items()
+        {"server": name, "ms": round(s * 1000), "cause": report.causes.get(name)}
+        for name, s in report.away.items()
     ]
     away += [{"server": name, "ms": None} for name in report.unknown]
     in_work = [msgspec.to_builtins(one) for one in report.in_work]

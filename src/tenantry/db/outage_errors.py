@@ -38,12 +38,17 @@ _SQLITE_OUTAGES = frozenset(
 _PRIMARY_CODE = 0xFF
 # asyncpg's own: the connection is closed, or none of several hosts may be written to.
 _ASYNCPG_LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
-# Mistakes in a URL or an argument: waiting does not correct them.
+# Mistakes in a URL or an argument: waiting does not correct them. A host name without an address is
+# none: that of a container has no address while the container restarts.
 _MISTAKES = (
     asyncpg.ClientConfigurationError,
     asyncpg.UnsupportedClientFeatureError,
     ssl.SSLCertVerificationError,
 )
+# asyncpg's message if the server supports no TLS, and `sslmode` requires it.
+_NO_TLS = "rejected SSL upgrade"
+# What the ssl module raises for a file; `PostgresConnector` adds the name. A socket has none.
+OF_TLS_FILE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _LIVE_DRIVERS = ("psycopg", "psycopg2")
 # asyncio joins the errors of several addresses into one text.
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
@@ -71,7 +76,9 @@ def is_outage(error: BaseException) -> bool:
     state = sqlstate_of(cause)
     if state is not None:
         return state.startswith(OUTAGE_STATES)
-    if isinstance(cause, _MISTAKES):
+    if isinstance(cause, _MISTAKES) or _NO_TLS in str(cause):
+        return False
+    if isinstance(cause, OF_TLS_FILE) and cause.filename is not None:
         return False
     return isinstance(cause, _ASYNCPG_LOST) or _is_lost_connection(cause)
 
@@ -97,6 +104,10 @@ def reason_of(error: BaseException, *, names_file: bool) -> str:
     """
     if isinstance(error, asyncpg.ClientConfigurationError) and names_file:
         return "" if "://" in str(error) else str(error)
+    if _NO_TLS in str(error):
+        return "the server does not support TLS"
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return "no host is as `target_session_attrs` of the URL asks"
     if isinstance(error, ssl.SSLError):
         stated = getattr(error, "verify_message", None) if names_file else None
         return stated or (error.reason or error.strerror or "").replace("_", " ")

@@ -63,8 +63,12 @@ BEGIN
 END $$
 """
 
-# True on a standby, too.
-_IS_READ_ONLY = "SELECT current_setting('transaction_read_only')::boolean"
+# What is set by a URL or for one database is not of the server.
+_IS_READ_ONLY = """
+SELECT pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM pg_settings
+    WHERE name = 'default_transaction_read_only' AND setting = 'on'
+    AND source NOT IN ('client', 'database', 'database user'))
+"""
 
 # Grantee 0 is PUBLIC. A database without an ACL has the default one.
 _PUBLIC = """
@@ -163,11 +167,12 @@ class PostgresServer(Server):
             raise ServerAway from error
         except DatabaseUnavailable as error:
             cause = error.__cause__
-            if isinstance(cause, OSError) or (cause is not None and outage_errors.is_outage(cause)):
+            is_late = isinstance(cause, TimeoutError)
+            if is_late or (cause is not None and outage_errors.is_outage(cause)):
                 raise ServerAway from error
-            return  # the server answers; it only rejects this database
+            return  # the server answers; it only rejects this database, or the URL is wrong
         if is_read_only:
-            raise ServerAway
+            raise ServerAway("The server is read-only: it is a standby, or set to be.")
 
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""

@@ -171,21 +171,21 @@ class DriftCheck:
             for tenant in todo:
                 kind = _kind_of(tenant)
                 compared = await self._differences(tenant, streams, expected[kind])
-                if compared is not expected[kind] and await self._is_away(
-                    tenant.server_name, compared
-                ):
-                    expected[kind] = ServerAway()  # its other tenants do not wait for it
                 report.add(tenant, compared)
                 if isinstance(compared, list):
                     found.append((tenant, compared))
+                elif compared is not expected[kind] and await self._is_away(
+                    tenant.server_name, compared
+                ):
+                    expected[kind] = compared  # its other tenants do not wait for it
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self.concurrency):
                 group.create_task(compare_each())
         return found
 
-    async def _is_away(self, server_name: str, found: object) -> bool:
-        if not isinstance(found, Exception) or not is_outage(found):
+    async def _is_away(self, server_name: str, error: Exception) -> bool:
+        if not is_outage(error):
             return False
         try:
             await self.databases.server(server_name).probe()

@@ -2,7 +2,8 @@
 
 An outage is not a failure of a tenant. If an error can mean that the server is away, the server is
 probed. If it does not answer, its tenants wait in the catalog, and the server is probed until it
-answers. Its tenants fail only if it is away for longer than `patience_seconds`.
+answers. Its tenants fail only if it is away for longer than `patience_seconds`, with the cause of
+the last probe.
 """
 
 import asyncio
@@ -19,7 +20,6 @@ from tenantry.catalog.runs import RunTenant
 from tenantry.db import outage_errors
 from tenantry.db.outage_errors import ServerAway
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.kit.errors import chain_of
 from tenantry.kit.retry import backoff_seconds
 from tenantry.migration import errors
 from tenantry.tenant.databases import TenantDatabases
@@ -84,7 +84,7 @@ class Outages:
         self._returned = returned
         self._announce = announce
         self._since: dict[str, float] = {}
-        self._full: set[str] = set()
+        self._causes: dict[str, str] = {}
         self._found = asyncio.Event()
         self._probing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._losses: OrderedDict[tuple[object, object], _Losses] = OrderedDict()
@@ -94,6 +94,11 @@ class Outages:
         """The servers that are away, and for how long."""
         now = monotonic_seconds()
         return {name: now - since for name, since in self._since.items()}
+
+    @property
+    def causes(self) -> Mapping[str, str]:
+        """Why the servers that are away have not answered the last probe."""
+        return {name: self._causes[name] for name in self._since}
 
     def is_away(self, server_name: str) -> bool:
         """Return whether a server is away."""
@@ -106,13 +111,13 @@ class Outages:
 
     def error(self, server_name: str) -> ServerAway:
         """Return the error of the tenants of a server that was given up."""
-        state = "had no connection left" if server_name in self._full else "has been away"
-        return ServerAway(f"The server '{server_name}' {state} for more than {self._patience:g} s.")
+        for_long = f"The server '{server_name}' has been away for more than {self._patience:g} s."
+        return ServerAway(f"{for_long} {self._causes[server_name]}")
 
     async def has_returned(self, server_name: str) -> bool:
         """Probe a server that is away, and return whether it answers now."""
         async with self._probing[server_name]:
-            if self.is_away(server_name) and await self._error_of(server_name) is None:
+            if self.is_away(server_name) and await self._answers(server_name):
                 self._mark_returned(server_name)
         return not self.is_away(server_name)
 
@@ -156,8 +161,8 @@ class Outages:
     async def _is_found_away(self, item: RunTenant) -> bool:
         name = item.server_name
         async with self._probing[name]:  # one probe for all tenants of the server
-            if not self.is_away(name) and (error := await self._error_of(name)) is not None:
-                self._mark_away(name, error)
+            if not self.is_away(name) and not await self._answers(name):
+                self._mark_away(name)
         return self.is_away(name)
 
     async def _await_return(self, name: str) -> None:
@@ -170,22 +175,20 @@ class Outages:
                 await self._announce(name, is_away=False)
                 return
 
-    async def _error_of(self, name: str) -> ServerAway | None:
-        """Probe a server; return why it does not answer, or None."""
+    async def _answers(self, name: str) -> bool:
+        """Probe a server; return whether it answers, and remember why not."""
         try:
             await self._databases.server(name).probe()
         except ServerAway as error:
-            is_full = any(map(outage_errors.is_full, chain_of(error)))
-            (self._full.add if is_full else self._full.discard)(name)
-            return error
-        return None
+            self._causes[name] = errors.explain(error)
+            return False
+        return True
 
-    def _mark_away(self, name: str, error: BaseException) -> None:
-        if name not in self._since:
-            self._since[name] = monotonic_seconds()
-            cause = errors.explain(error)
-            _log.warning("server is away, its tenants wait", server=name, cause=cause)
-            self._found.set()
+    def _mark_away(self, name: str) -> None:
+        self._since[name] = monotonic_seconds()
+        cause = self._causes[name]
+        _log.warning("server is away, its tenants wait", server=name, cause=cause)
+        self._found.set()
 
     def _mark_returned(self, name: str) -> None:
         since = self._since.pop(name)

@@ -124,6 +124,7 @@ class Worker:
         return Report(
             self._runs.known,
             self._outages.seconds_away,
+            self._outages.causes,
             self._claims.unknown_servers,
             self._in_flight.in_work,
             PROGRAM,

@@ -24,12 +24,16 @@ REASON_CHARS_MAX = 500
 # Of a statement with a syntax error.
 EXCERPT_CHARS_MAX = 80
 SYNTAX_ERROR = "A statement has a syntax error"
+BAD_VALUE = "A value in a row does not fit, or cannot be computed with"
+REFUSED_OPTIONS = "The server refuses `options`, or the value of a setting, of the URL"
 WRONG_TYPE = "A parameter has a Python type that the driver cannot send"
 REJECTED_CALL = "The driver rejected a call of the revision, or one of its parameters"
 
 # By SQLSTATE or SQLSTATE class. Source: PostgreSQL manual, appendix A.
 BY_STATE = {
     "3D000": "The database does not exist",
+    "25006": "The transaction is read-only: see `default_transaction_read_only` of the URL, the "
+    "role, the database and the server",
     "28": "The server refuses our role or password",
     "55P03": "A lock was not free in time: something else uses the table",
     "08": "The connection to the server was lost",
@@ -38,7 +42,7 @@ BY_STATE = {
     "42601": SYNTAX_ERROR,
     "42602": SYNTAX_ERROR,
     # The primary message of a data exception can contain a value of a row.
-    "22": "A value in a row does not fit, or cannot be computed with",
+    "22": BAD_VALUE,
     # RAISE can put anything into its message.
     "P0": "A function or trigger of the database raised an error",
 }
@@ -276,7 +280,7 @@ def _explain_client(error: BaseException, revision: str | None, mask: Mask) -> s
         )
     if is_of_driver(error, "ProgrammingError", "DataError"):
         return _explain_call(error)
-    if isinstance(error, OSError | asyncpg.InterfaceError):
+    if isinstance(error, OSError | asyncpg.InterfaceError | asyncpg.InternalClientError):
         return f"The database cannot be reached{because}."
     if is_of_driver(error, "OperationalError"):
         return "The connection to the server was lost."
@@ -292,6 +296,8 @@ def _explain_postgres(error: BaseException, state: str, mask: Mask) -> str:
     context = getattr(getattr(error, "diag", error), "context", None)
     is_of_function = isinstance(context, str) and "function" in context.lower()
     sentence = BY_STATE.get(state) or BY_STATE.get(state[:2])
+    if sentence in (SYNTAX_ERROR, BAD_VALUE) and getattr(error, "severity_en", "") == "FATAL":
+        sentence = REFUSED_OPTIONS
     if sentence is None:
         # An SQLSTATE that PostgreSQL does not define was raised by a function.
         known = asyncpg.PostgresError.get_message_class_for_sqlstate(state)  # type: ignore[attr-defined]

@@ -46,9 +46,11 @@ async def found(catalog: Catalog, run: MigrationRun) -> Found:
 
 
 def waiting_text(away: Sequence[AwayServer]) -> str:
-    """Return a text about the servers that a run waits for, and since when."""
+    """Return a text about the servers that a run waits for, since when and why."""
     return "; ".join(
-        f"waiting for server {one.server} since {output.minute(one.since)} UTC" for one in away
+        f"waiting for server {one.server} since {output.minute(one.since)} UTC"
+        + (f" ({one.cause.rstrip('.')})" if one.cause else "")
+        for one in away
     )
 
 

@@ -108,9 +108,7 @@ def show_status(status: StatusResponse) -> None:
         if run.held_because:
             output.show_line(f"Holding because: {run.held_because}")
         for one in run.waiting_for or ():
-            output.show_line(
-                f"Waiting for server {one.server} since {output.minute(one.since)} UTC."
-            )
+            output.show_line(f"Waiting {waiting_text([one]).removeprefix('waiting ')}.")
 
 
 def show_history(page: Page[MigrationRun]) -> None:

@@ -112,7 +112,7 @@ export function runProgress(run, signal) {
 
   function drawWaiting({ pending }) {
     const servers = (state.waitingFor ?? []).map(
-      (one) => `${one.server} since ${localTime(one.since)}`,
+      (one) => `${one.server} since ${localTime(one.since)}${one.cause ? ` (${one.cause})` : ""}`,
     );
     const others = unfinishedRuns().filter((one) => one.id < state.id && one.state !== "holding");
     const idle = state.finishedAt === null && pending > 0 && (state.inWork ?? []).length === 0;

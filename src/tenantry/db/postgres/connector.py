@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import asyncpg
 
+from tenantry.db.outage_errors import OF_TLS_FILE
 from tenantry.db.postgres.session_settings import ALWAYS, FIND_UNMET, ORIGIN, SET_ORIGIN
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
@@ -36,8 +37,6 @@ _NEXT_HOST = (
     asyncpg.ConnectionDoesNotExistError,
     asyncpg.TargetServerAttributeNotMatched,
 )
-# What the ssl module raises for a file; a server that is away has other errors.
-_OF_FILE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 class SettingMissing(Unavailable):
@@ -119,7 +118,7 @@ class PostgresConnector:
                     server_settings=settings,
                 )
             except _NEXT_HOST as error:
-                if isinstance(error, _OF_FILE) and error.filename is None:
+                if isinstance(error, OF_TLS_FILE) and error.filename is None:
                     error.filename = self._unreadable_file()
                 last_error = error
             else:
