@@ -18,6 +18,7 @@ from typing import Any, Never
 from tenantry.catalog import attached, stored_plans
 from tenantry.catalog.attached import BadList, ListChanges, Listed
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.opening import is_at_head
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.upgrading import CatalogUnusable, upgrade_catalog
 from tenantry.db.database import Budget
@@ -235,7 +236,8 @@ async def open_fleet(
         # An empty one is left after an attempt on a full disk.
         if path is not None and not (path.exists() and path.stat().st_size):
             await asyncio.to_thread(files.create, path)
-        await upgrade_catalog(options.state, opened.migrator)
+        if not await is_at_head(opened.catalog):
+            await upgrade_catalog(options.state, opened.migrator)
         if listed:
             changes = await attached.attach(opened.catalog, ctx, listed)
             opened = replace(opened, changes=changes)
