@@ -311,14 +311,14 @@ def _check_revisions(streams: Streams) -> None:
 async def _background(
     services: Services, pace: Pace, *, works: bool, changes: bool
 ) -> AsyncIterator[None]:
-    hooks, worker_id = services.settings.hooks, services.heartbeat.worker_id
-    deliveries = Deliveries(services.catalog, worker_id, hooks, pace=pace)
+    hooks, heartbeat = services.settings.hooks, services.heartbeat
+    deliveries = Deliveries(services.catalog, heartbeat, hooks, pace=pace)
     works_on: list[Callable[[], Awaitable[None]]] = [services.catalog.cache.keep_checking]
     if changes:
-        services.metrics.watch_heartbeat(services.heartbeat.silent_seconds)
+        services.metrics.watch_heartbeat(heartbeat.silent_seconds)
         answers = AnswerCounts(services.catalog, services.metrics, pace)
         report = partial(answers.added_to, services.worker.report)
-        works_on += [partial(services.heartbeat.keep_beating, report), answers.keep_counting]
+        works_on += [partial(heartbeat.keep_beating, report), answers.keep_counting]
     if works:
         works_on += (
             services.worker.work,
@@ -328,7 +328,7 @@ async def _background(
         if services.attached is None:
             works_on.append(partial(_prune_tenants, services))
         if any(one.tenants for one in hooks.values()):
-            posts = PostHooks(services.catalog, services.databases, worker_id, hooks, pace=pace)
+            posts = PostHooks(services.catalog, services.databases, heartbeat, hooks, pace=pace)
             works_on.append(posts.work)
         if hooks:
             works_on.append(deliveries.work)

@@ -1,23 +1,34 @@
-"""After a pause, a process claims nothing before its heartbeat: others would take it over."""
+"""After a pause, a process holds nothing before its heartbeat: others would take it over."""
 
 import asyncio
+import base64
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 
 import pytest
 
-from tenantry.catalog import jobs, workers
+from tenantry.catalog import deleted_tenants, jobs, outbox, workers
 from tenantry.catalog.job_queue import DRIFT
-from tenantry.catalog.pace import Pace
+from tenantry.catalog.outbox import Notice
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.workers import SILENCE_MS
+from tenantry.kit.clock import utc_now
+from tenantry.kit.hook_settings import Hook
+from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.work.delivery import Deliveries
+from tenantry.work.post_hooks import PostHooks
 from tenantry.work.worker import JobWorker
+from testkit.hook_endpoint import endpoint
 from tests.conftest import provision
 
 PAUSE_SECONDS = SILENCE_MS / 1000 + 0.2
 WAIT_SECONDS = 30
 NO_BEATS = Pace(beat_seconds=3_600)
+NOWHERE = "http://127.0.0.1:9"
+SECRET = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +44,24 @@ async def _is_seen(services: Services) -> bool:
     """Return whether others see the heartbeat of a process."""
     published = await workers.published(services.catalog)
     return services.heartbeat.worker_id in {one.id for one in published}
+
+
+@asynccontextmanager
+async def _working(work: Awaitable[None]) -> AsyncIterator[None]:
+    """Let background work run during the block."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _until_seen(services: Services) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not await _is_seen(services):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 class TestPausedProcess:
@@ -52,23 +81,72 @@ class TestPausedProcess:
         await asyncio.sleep(PAUSE_SECONDS)
         assert not await _is_seen(idle)
 
-        working = asyncio.create_task(worker.work())
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with _working(worker.work()), asyncio.timeout(WAIT_SECONDS):
             while (await jobs.get(idle.catalog, job.id)).finished_at is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        working.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await working
 
         assert await _is_seen(idle)
 
-    async def test_has_a_heartbeat_when_it_claims_tenants_of_a_run(self, settings: Settings):
-        async with open_services(settings, pace=NO_BEATS) as services:
-            await provision(services, "acme")
+    async def test_has_a_heartbeat_when_it_claims_tenants_of_a_run(self, idle: Services):
+        await provision(idle, "acme")
+        run_id = await idle.fleet.plan(system_context("test"), triggered_by="ada")
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not await _is_seen(idle)
+
+        async with _working(idle.worker.work()):
+            await idle.fleet.wait(run_id)
+
+            assert await _is_seen(idle)
+
+    async def test_has_a_heartbeat_when_it_plans_a_run(self, idle: Services):
+        await provision(idle, "acme")
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not await _is_seen(idle)
+
+        await idle.fleet.plan(system_context("test"), triggered_by="ada")
+
+        assert await _is_seen(idle)
+
+    async def test_has_a_heartbeat_when_it_purges_a_tenant(self, idle: Services):
+        ctx = system_context("test")
+        made = await provision(idle, "acme")
+        suspended = await idle.lifecycle.update(ctx, made.tenant, is_active=False)
+        await idle.deletion.delete(ctx, suspended, name="acme")
+        deleted = await deleted_tenants.get(idle.catalog, made.tenant.id)
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not await _is_seen(idle)
+
+        await idle.deletion.purge(ctx, deleted, name="acme")
+
+        assert await _is_seen(idle)
+
+    async def test_has_a_heartbeat_when_it_takes_lost_jobs(self, idle: Services):
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not await _is_seen(idle)
+
+        await idle.job_worker.reap()
+
+        assert await _is_seen(idle)
+
+    async def test_has_a_heartbeat_when_it_sends_a_notification(self, idle: Services):
+        notice, subscribed = Notice("run.ended", {"text": "It is a test."}), {"ops": ["run.ended"]}
+        with endpoint() as served:
+            hook = Hook.model_validate({"url": served.url, "secret": SECRET})
+            async with idle.catalog.begin() as session:
+                await outbox.add(session, subscribed, [notice], now=utc_now())
+            sending = Deliveries(idle.catalog, idle.heartbeat, {"ops": hook}, pace=PACE)
             await asyncio.sleep(PAUSE_SECONDS)
-            assert not await _is_seen(services)
+            assert not await _is_seen(idle)
 
-            run_id = await services.fleet.plan(system_context("test"), triggered_by="ada")
-            await services.fleet.wait(run_id)
+            async with _working(sending.work()):
+                await _until_seen(idle)
 
-            assert await _is_seen(services)
+    async def test_has_a_heartbeat_when_it_reads_for_the_hooks_of_posts(self, idle: Services):
+        hook = Hook.model_validate({"url": NOWHERE, "secret": SECRET, "tenants": [new_id()]})
+        hooks = {"site": hook}
+        reading = PostHooks(idle.catalog, idle.databases, idle.heartbeat, hooks, pace=PACE)
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not await _is_seen(idle)
+
+        async with _working(reading.work()):
+            await _until_seen(idle)

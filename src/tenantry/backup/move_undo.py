@@ -55,6 +55,7 @@ async def lift_if_lost(copying: Copying, job: Job) -> bool:
         lifting = msgspec.structs.replace(
             job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
         )
+        await copying.ledger.heartbeat.renew()
         with contextlib.suppress(TenantMoving):
             await jobs.add(copying.catalog, lifting, worker_id=copying.ledger.worker_id)
             await clear(

@@ -163,6 +163,7 @@ async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> i
         NothingKept: There is none.
         DatabaseNotDropped: Any process drops those that are left later.
     """
+    await copying.ledger.heartbeat.renew()
     async with copying.catalog.begin() as session:
         taken = await jobs.take_kept(session, tenant_id, worker_id=copying.ledger.worker_id)
         if not taken:

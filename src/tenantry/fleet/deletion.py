@@ -187,6 +187,7 @@ class Deletion:
         job = new_job(ctx, PURGE, tenant=(tenant.id, tenant.name))
         ledger.busy.add(job.id)
         try:
+            await ledger.heartbeat.renew()
             async with ledger.catalog.change(
                 ctx, action, tenant.id, tenant_id=tenant.id, changes=changes
             ) as session:

@@ -170,16 +170,17 @@ class Fleet:
             undoes=options.undoes,
             has_log=draft.scripts.streams.has_log,
         )
-        total, after = 0, None
+        total, after, heartbeat = 0, None, self._worker.heartbeat
         while True:
+            await heartbeat.renew()
             async with self._catalog.begin() as session:
                 if after is None:
                     selection = draft.selection or await run_options.select(
                         session, options, head=draft.head
                     )
-                    await plans.add(session, run, planner_id=self._worker.worker_id)
+                    await plans.add(session, run, planner_id=heartbeat.worker_id)
                 else:
-                    await plans.hold(session, run_id, self._worker.worker_id)
+                    await plans.hold(session, run_id, heartbeat.worker_id)
                 added = await plans.add_items(
                     session, run_id, selection, after=after, waits=waits, limit=limit
                 )
@@ -258,12 +259,13 @@ class Fleet:
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
-        for run_id in await plans.abandoned(self._catalog, self._worker.worker_id):
+        own = self._worker.heartbeat.worker_id
+        for run_id in await plans.abandoned(self._catalog, own):
             is_removed = run_id in self._planning
             while not is_removed:
                 async with self._catalog.begin() as session:
                     is_removed = await plans.remove_some(
-                        session, run_id, self._worker.worker_id, limit=self._pace.added_max
+                        session, run_id, own, limit=self._pace.added_max
                     )
                 await asyncio.sleep(self._pace.pause_seconds)
 

@@ -77,8 +77,7 @@ class Worker:
         patience_seconds: float,
         pace: Pace = PACE,
     ) -> None:
-        self.worker_id = heartbeat.worker_id
-        self._heartbeat = heartbeat
+        self.heartbeat = heartbeat
         self._catalog = catalog
         self._databases = databases
         self._migrator = migrator
@@ -310,12 +309,12 @@ class Worker:
         The first process to find it away queues that, and the last one to reach it that it is back:
         it is the last one that publishes this, and then reads what the others have published.
         """
-        catalog, own = self._catalog, self.worker_id
+        catalog, own = self._catalog, self.heartbeat.worker_id
         if not catalog.subscribed:
             return
         try:
             if not is_away:
-                await self._heartbeat.beat(self.report())
+                await self.heartbeat.beat(self.report())
             async with catalog.begin() as session:
                 now_ms = await workers.now_ms(session)
                 since_ms = [

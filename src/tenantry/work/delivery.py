@@ -25,6 +25,7 @@ from tenantry.kit.hook_events import TEST
 from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
 from tenantry.kit.retry import backoff_seconds
+from tenantry.work.heartbeat import Heartbeat
 
 POLL_SECONDS = 1.0
 PAUSE_SECONDS_MAX = 3_600.0
@@ -39,16 +40,16 @@ class Deliveries:
     """Delivers the notifications of a process's targets.
 
     Args:
-        worker_id: This process, which holds what it delivers by its heartbeat.
+        heartbeat: Of this process, which holds what it delivers by it.
         hooks: The targets, by name.
         pace: The pause before the second attempt.
     """
 
     def __init__(
-        self, catalog: Catalog, worker_id: UUID, hooks: Mapping[str, Hook], *, pace: Pace
+        self, catalog: Catalog, heartbeat: Heartbeat, hooks: Mapping[str, Hook], *, pace: Pace
     ) -> None:
         self._catalog = catalog
-        self._worker_id = worker_id
+        self._heartbeat = heartbeat
         self._hooks = hooks
         self._pace = pace
 
@@ -69,12 +70,13 @@ class Deliveries:
             _log.info("notifications left to other processes")
 
     async def _serve(self, name: str, hook: Hook) -> None:
-        worker_id = self._worker_id
+        worker_id = self._heartbeat.worker_id
         while True:
             message = None
             try:
                 # Reading first: on SQLite, an update waits for other writers, and they for it.
                 if await self._is_due(name):
+                    await self._heartbeat.renew()
                     message = await outbox.claim(self._catalog, name, worker_id=worker_id)
                 if message is not None:
                     await self._deliver(name, hook, message)
@@ -87,7 +89,7 @@ class Deliveries:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _is_due(self, name: str) -> bool:
-        return await outbox.is_due(self._catalog, name, worker_id=self._worker_id)
+        return await outbox.is_due(self._catalog, name, worker_id=self._heartbeat.worker_id)
 
     async def _deliver(self, name: str, hook: Hook, message: Message) -> None:
         try:
@@ -103,7 +105,7 @@ class Deliveries:
         await outbox.end_attempt(
             self._catalog,
             message,
-            worker_id=self._worker_id,
+            worker_id=self._heartbeat.worker_id,
             is_delivered=is_delivered,
             result=result,
             now=utc_now(),

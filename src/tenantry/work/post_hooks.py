@@ -31,6 +31,7 @@ from tenantry.tenant.databases import (
     TenantDatabases,
     require_revision,
 )
+from tenantry.work.heartbeat import Heartbeat
 
 AWAY_PAUSES = 5
 """How many pauses there are after a tenant could not be read: 10 s. The others go on."""
@@ -51,7 +52,7 @@ class PostHooks:
     """Reads the blogs of the tenants that targets name, in one task for each target.
 
     Args:
-        worker_id: This process, which holds the targets that it reads for by its heartbeat.
+        heartbeat: Of this process, which holds the targets that it reads for by it.
         hooks: The targets, by name.
         pace: The pause between two readings.
     """
@@ -60,14 +61,14 @@ class PostHooks:
         self,
         catalog: Catalog,
         databases: TenantDatabases,
-        worker_id: UUID,
+        heartbeat: Heartbeat,
         hooks: Mapping[str, Hook],
         *,
         pace: Pace,
     ) -> None:
         self._catalog = catalog
         self._databases = databases
-        self._worker_id = worker_id
+        self._heartbeat = heartbeat
         self._hooks = hooks
         self._pace = pace
         self._began = utc_now()
@@ -88,10 +89,12 @@ class PostHooks:
                     tasks.create_task(self._serve(name, list(hook.tenants)))
 
     async def _serve(self, target: str, tenant_ids: list[UUID]) -> None:
+        own = self._heartbeat.worker_id
         while True:
             pauses = 1
             try:
-                if await post_hooks.hold(self._catalog, target, worker_id=self._worker_id):
+                await self._heartbeat.renew()
+                if await post_hooks.hold(self._catalog, target, worker_id=own):
                     pauses = await self._read_all(target, tenant_ids)
                 self._logged.pop((target, None), None)
             except Exception as error:  # noqa: BLE001 - it is tried again
@@ -128,7 +131,7 @@ class PostHooks:
                 if isinstance(error, TimeoutError):
                     slow.add(tenant.server_name)  # perhaps it is the server: once in each round
         if unknown:  # another process may have the server
-            await post_hooks.release(self._catalog, target, worker_id=self._worker_id)
+            await post_hooks.release(self._catalog, target, worker_id=self._heartbeat.worker_id)
             return AWAY_PAUSES
         return pauses
 

@@ -44,6 +44,7 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
     """
     worker_id, busy = ledger.worker_id, ledger.busy
     async with ledger.claiming:
+        await ledger.heartbeat.renew()
         async with ledger.catalog.begin() as session:
             await job_queue.give_back(session, worker_id=worker_id, running=busy)
             for tenant in await tenants.take_abandoned(session, worker_id=worker_id):
