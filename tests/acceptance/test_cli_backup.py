@@ -118,8 +118,10 @@ class TestBackupCreate:
 
         assert [one["tenantName"] for one in made] == [SHOP]
         none = tenantry("backup", "create", "--where", "plan=pro")
-        assert (none.status, none.stdout) == (0, "")
-        assert "No tenants to back up." in none.stderr
+        assert (none.status, none.stdout) == (2, "")
+        assert "`plan=pro` selects nothing." in none.stderr
+        assert tenantry("drift", "check", "--where", "plan=pro").status == 2
+        assert tenantry("migrate", "all", "--where", "plan=pro").status == 2
         checked = tenantry("drift", "check", "--where", "plan=free", "--json").data
         assert checked["compared"] == 1
         for where, count in (("plan=free", 1), ("plan!=free", 0)):

@@ -33,7 +33,7 @@ class TestCommand:
         twice = tenantry("migrate", "undo", run_id, **mine)
         shown = tenantry("migrate", "show", **mine)
 
-        assert (other.status, "nothing to undo" in other.stderr) == (2, True)
+        assert (other.status, "selects nothing" in other.stderr) == (2, True)
         assert dry.status == 0
         assert "table widget" in dry.stdout
         assert f"tenantry migrate undo {run_id} --plan" in dry.stderr

@@ -172,7 +172,7 @@ class TestList:
     def test_of_a_query_that_fails_in_the_middle_starts_nothing(self, fleet: Fleet, engine: str):
         """The databases that left the list would be those that were not read."""
         urls = fleet.add("a", "b")
-        fleet("migrate", "--where", "plan=none")
+        assert fleet("migrate", "--where", "plan=none").status == 2
         control = fleet.make_url("control")
         with raw_sql.connected(control) as query:
             query("CREATE TABLE customers (name TEXT, url TEXT, n TEXT)")

@@ -8,12 +8,13 @@ import pytest
 
 from tenantry.db.urls import sqlite_path
 from tenantry.settings import SERVER_DEFAULT, Settings
-from tests.acceptance.support import ok, patch_tenant, refused
+from tests.acceptance.support import HISTORY, MIGRATE_ALL, ok, patch_tenant, refused
 from tests.conftest import World
 from tests.integration.queued import JOBS, TENANTS, done, ended
 
 FAR = "far"
 MAP, MOVE_ALL = f"{TENANTS}/map", f"{TENANTS}/move-all"
+NONE = "`plan=fre` selects nothing. Check its labels and values."
 BACKUPS, DRIFT, CHECK = "/api/admin/backups", "/api/admin/drift", "/api/admin/drift/check"
 
 
@@ -83,6 +84,29 @@ class TestWhere:
         servers = {one["name"]: one["serverName"] for one in ok(await admin.get(TENANTS))["items"]}
         assert servers == {"acme": FAR, "globex": SERVER_DEFAULT}
         assert ok(await admin.post(MOVE_ALL, json=body), 202) == {"count": 0}
+
+    async def test_that_selects_no_tenant_is_refused_by_all_that_act(
+        self, admin: httpx.AsyncClient
+    ):
+        """A mistyped label must not look like success. What is done already is none."""
+        acts: list[tuple[str, dict[str, object]]] = [
+            (MIGRATE_ALL, {}),
+            (MIGRATE_ALL, {"dryRun": True}),
+            (MIGRATE_ALL, {"onlyBehind": True}),
+            (BACKUPS, {}),
+            (CHECK, {}),
+            (MOVE_ALL, {"toServer": FAR}),
+        ]
+        before = ok(await admin.get(HISTORY))["totalCount"]
+        for path, more in acts:
+            refused(await admin.post(path, json={"where": "plan=fre", **more}), 400, NONE)
+        assert ok(await admin.get(JOBS))["items"] == []
+        assert ok(await admin.get(HISTORY))["totalCount"] == before
+
+        body = {"where": "plan=free", "onlyBehind": True}
+        assert ok(await admin.post(MIGRATE_ALL, json=body))["total"] == 0
+        for path in (TENANTS, MAP, DRIFT):
+            assert ok(await admin.get(path, params={"where": "plan=fre"}))["items"] == []
 
     async def test_that_is_wrong_is_refused_alike_by_all(self, admin: httpx.AsyncClient):
         """Also a mistyped member, which would move every tenant of a server."""

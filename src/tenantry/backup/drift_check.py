@@ -5,7 +5,6 @@ from tenantry.catalog import tenants
 from tenantry.catalog.job_queue import DRIFT, JobOptions
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.tenants import Tenant
-from tenantry.catalog.where import conditions_of
 from tenantry.fleet.drift import DriftReport
 from tenantry.kit.context import OperationContext
 from tenantry.work.ledger import finish_audited, new_job
@@ -13,13 +12,14 @@ from tenantry.work.progress import Progress
 from tenantry.work.running import running
 
 
-async def check(_copying: Copying, job: Job, options: JobOptions) -> Job:
+async def check(copying: Copying, job: Job, options: JobOptions) -> Job:
     """Check the expression of a queued check.
 
     Raises:
+        NoTenantMatches: It selects no tenant.
         BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
-    conditions_of(options.where)
+    await tenants.check_selects(copying.catalog, options.where)
     return job
 
 
@@ -50,8 +50,10 @@ async def check_drift(
     The report is filled while tenants are compared; *progress* shows it.
 
     Raises:
+        NoTenantMatches: It selects no tenant.
         Exception: As for `DriftCheck.check`, and for `running`.
     """
+    await tenants.check_selects(copying.catalog, where)
     of = (None, None) if tenant is None else (tenant.id, tenant.name)
     job = new_job(ctx, DRIFT, progress, tenant=of)
     progress.report = report

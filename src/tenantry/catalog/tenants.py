@@ -13,12 +13,12 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.session import CatalogSession, Value, fetch_or_raise, fetch_values
 from tenantry.catalog.tables import job, tenant
-from tenantry.catalog.where import conditions_of
+from tenantry.catalog.where import NoTenantMatches, conditions_of
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
-from tenantry.kit.text import canonical
+from tenantry.kit.text import canonical, shown
 
 NAME_CHARS_MAX = 100
 REQUESTS_PER_MINUTE_MAX = 100_000_000
@@ -270,6 +270,17 @@ async def after(
         BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
     return await session.fetch_all(_after(where), after=after_id or UUID(int=0), limit=limit)
+
+
+async def check_selects(session: CatalogSession, where: str | None) -> None:
+    """Check that *where* selects a ready tenant, unless it is None.
+
+    Raises:
+        NoTenantMatches: It selects none.
+        BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
+    """
+    if where is not None and not await after(session, None, limit=1, where=where):
+        raise NoTenantMatches(f"`{shown(where)}` selects nothing. Check its labels and values.")
 
 
 @functools.lru_cache(maxsize=64)

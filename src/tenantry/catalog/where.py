@@ -37,6 +37,10 @@ class BadWhere(Invalid):
     """The expression that selects tenants is wrong; the message says where."""
 
 
+class NoTenantMatches(Invalid):
+    """The expression selects no tenant: a label or a value in it may be mistyped."""
+
+
 class _Token(NamedTuple):
     kind: str
     text: str

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from tenantry.catalog import plans, runs, tenant_counts
+from tenantry.catalog import plans, runs, tenant_counts, tenants
 from tenantry.catalog.plans import Selection
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.waves import CREATION, ORDERS, Wave, is_order
@@ -220,7 +220,9 @@ async def select(session: CatalogSession, options: RunOptions, *, head: str | No
     Raises:
         MigrationRunNotFound: There is no run with the id in `retry_of`.
         BadRunOptions: A named tenant does not exist, is suspended, or is read-only.
+        NoTenantMatches: `where` selects no tenant.
     """
+    await tenants.check_selects(session, options.where)
     if options.retry_of is not None:
         await runs.get(session, options.retry_of)
     head = head if options.only_behind else None

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from tenantry.catalog import audit, holds, job_queue, jobs
+from tenantry.catalog import audit, holds, job_queue, jobs, tenants
 from tenantry.catalog.job_queue import BACKUP, DRIFT, MOVE, WAVE, JobOptions
 from tenantry.catalog.job_states import Job, JobState
 from tenantry.catalog.outbox import Subscribed
@@ -111,9 +111,11 @@ class Queue:
         is left out.
 
         Raises:
+            NoTenantMatches: It selects no tenant.
             BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
         """
         async with self.ledger.catalog.begin() as session:
+            await tenants.check_selects(session, where)
             found = await job_queue.to_back_up(session, tenant_ids, where=where)
             chosen: list[TenantName] = [(one.id, one.name) for one in found]
             is_all = tenant_ids is None and where is None
@@ -141,6 +143,7 @@ class Queue:
 
         Raises:
             NothingChosen: There is neither *from_server* nor *where*.
+            NoTenantMatches: *where* selects no tenant.
             BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
             TenantMoving: Another caller has just queued a move of one of the tenants.
         """
@@ -148,6 +151,7 @@ class Queue:
             raise NothingChosen
         options = JobOptions(request_id=ctx.request_id, address=ctx.address, server_name=to_server)
         async with self.ledger.catalog.begin() as session:
+            await tenants.check_selects(session, where)
             found = await job_queue.to_move(
                 session, from_server=from_server, to_server=to_server, where=where
             )
