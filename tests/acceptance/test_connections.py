@@ -570,6 +570,29 @@ class TestFraming:
             async with asyncio.timeout(30):
                 assert (await line.head()).status == status
 
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            ("content-type: application/json", "Content-Type: text/plain"),
+            ("content-type: text/plain", "content-type: application/json"),
+            ("expect: 100-continue", "Expect: 100-continue"),
+            ("origin: http://a.example", "origin: http://a.example"),
+        ],
+    )
+    async def test_with_two_values_of_a_header_that_has_one_is_refused(
+        self, services: Services, headers: tuple[str, ...]
+    ) -> None:
+        """At once, before its body; a header that is a list may come twice."""
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(post("/api/admin/auth/login", *headers, "content-length: 9"))
+            raw = await all_of(line)
+        assert (statuses_in(raw), codes_in(raw)) == ([400], ["repeated_header"])
+
+        async with quick(services) as at, at.line() as line:
+            twice = ("accept-encoding: gzip", "accept-encoding: br", "x-other: a", "x-other: b")
+            line.writer.write(post(LOGIN, *twice, "content-length: 2", body=b"{}") + LIVE)
+            assert statuses_in(await all_of(line)) == [401, 200]
+
     async def test_of_content_that_looks_like_the_end_of_a_body_is_not_parsed_in_pieces(
         self, services: Services, faults: Faults
     ) -> None:

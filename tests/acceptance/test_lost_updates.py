@@ -54,6 +54,20 @@ class TestTwoEditors:
         refused(await blog.owner.post(f"{path}/unpublish", headers={"if-match": tag}), 412)
         refused(await blog.owner.delete(path, headers={"if-match": tag}), 412)
 
+    async def test_who_send_an_asterisk_in_a_list_are_refused(self, blog: Blog) -> None:
+        """It matches any state, and each tag one: which of them counts, nothing says."""
+        post = await blog.write("Post", "Text")
+        tag, _ = await read(blog, post)
+
+        for name in ("if_match", "if_none_match"):
+            for sent in (f"*, {tag}", '"other", *', f"{tag},*"):
+                answer = await save(blog, post, "New text", **{name: sent})
+                refused(answer, 400)
+                assert answer.headers["x-error-code"] == "bad_precondition"
+
+        assert (await read(blog, post))[1]["content"] == "Text"
+        ok(await save(blog, post, "New text", if_match="*"))
+
     async def test_keep_the_tag_when_nothing_changes(self, blog: Blog) -> None:
         post = await blog.write("Post", "Text")
         tag, _ = await read(blog, post)

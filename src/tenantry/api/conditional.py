@@ -20,10 +20,16 @@ from tenantry.api.envelope import SUCCESS, Response, encode
 from tenantry.api.error_responses import IfMatchRequired
 from tenantry.api.http.framing import Sent
 from tenantry.api.responses import represent
+from tenantry.kit.errors import Invalid
 from tenantry.kit.negotiation import ANY, RawHeaders, expected_tags, known_tags
 from tenantry.kit.preconditions import Expected, ResourceExists
 from tenantry.kit.release import VERSION
 from tenantry.tenant.entry import TenantContext
+
+
+class BadPrecondition(Invalid):
+    """`If-Match` and `If-None-Match` hold entity tags, or an asterisk alone."""
+
 
 DIGEST_BYTES = 16
 PRECONDITIONS = frozenset({b"if-match", b"if-none-match"})
@@ -79,12 +85,17 @@ def expected_of(endpoint: Endpoint, headers: Sent) -> Expected:
 
     It raises `ResourceExists` if If-None-Match names the resource, as an asterisk does: a missing
     one is 404 in any case. None without those headers.
+
+    Raises:
+        BadPrecondition: An asterisk is in a list (RFC 9110, sections 13.1.1 and 13.1.2).
     """
     if PRECONDITIONS.isdisjoint(headers):
         return None
     sent, schema = headers.items(), endpoint.edits
     tags, unwanted = expected_tags(sent), known_tags(sent)
     assert schema is not None
+    if any(ANY in some and len(some) > 1 for some in (tags or unwanted, unwanted)):
+        raise BadPrecondition
     wanted = None if tags is None or ANY in tags else tags
     if wanted is None and not unwanted:
         return None

@@ -16,6 +16,8 @@ _HOST_FORM = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
 # Each escape in it costs a call in Python.
 TARGET_BYTES_MAX = 8_192
 
+# Those that are read, besides Host and the credentials, which are checked where they are read.
+_SINGLE = frozenset({b"content-type", b"expect", b"last-event-id", b"origin", b"sec-fetch-site"})
 
 Sent = Mapping[bytes, bytes]
 """The headers of a request by their names in lower case, as `by_name` returns them."""
@@ -33,6 +35,10 @@ class BadFraming(HttpError):
 
 class BadHost(HttpError):
     """A request must have exactly one valid Host header."""
+
+
+class RepeatedHeader(HttpError):
+    """A header that has one value was sent twice."""
 
 
 class CodingNotSupported(HttpError):
@@ -59,6 +65,17 @@ def by_name(headers: Sequence[tuple[bytes, bytes]]) -> Sent:
     for name, value in headers:
         values.setdefault(name, []).append(value)
     return {name: b", ".join(several) for name, several in values.items()}
+
+
+def check_single(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Check that no header that has one value is repeated (RFC 9110, section 5.3).
+
+    Raises:
+        RepeatedHeader: One is.
+    """
+    single = [name for name, _ in headers if name in _SINGLE]
+    if len(set(single)) < len(single):
+        raise RepeatedHeader
 
 
 def body_length(sent: Sent, version: str, target_bytes: int, *, is_connect: bool) -> int | None:

@@ -33,7 +33,7 @@ from tenantry.api.http.connection_states import (
     State,
 )
 from tenantry.api.http.connections import Connections
-from tenantry.api.http.framing import BadFraming, body_length, body_parser, by_name
+from tenantry.api.http.framing import BadFraming, body_length, body_parser, by_name, check_single
 from tenantry.api.http.message_ends import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.http.part_writer import PartWriter
 from tenantry.api.http.rare_clients import reset_at_end, send_expected, send_unchunked
@@ -179,6 +179,8 @@ class BoundedProtocol(HttpToolsProtocol):
         version, method = self.parser.get_http_version(), self.parser.get_method()
         is_connect = method == b"CONNECT"
         sent = by_name(self.headers)
+        if len(sent) < len(self.headers):
+            check_single(self.headers)
         length = body_length(sent, version, len(self.url), is_connect=is_connect)
         self._head_bytes = 0
         self._left = length or 0
