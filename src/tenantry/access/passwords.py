@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from runpy import run_path
 
@@ -34,6 +35,8 @@ STORED_CHARS_MAX = 256
 
 PASSWORD_CHARS_MAX = 1_024
 COMMON_PASSWORDS = 3_000
+CHARACTERS_MIN = 3
+"""Different ones in a password."""
 NICENESS = 10
 # The address of work that does not come from a login: an admin's request, a command.
 NO_ADDRESS = ""
@@ -99,6 +102,11 @@ class Passwords:
             raise BadPassword(f"`{name}` must be Unicode text.") from error
         if canonical(prepared) == canonical(email):
             raise BadPassword(f"`{name}` must not be the e-mail address.")
+        if _is_simple(prepared.lower()):
+            raise BadPassword(
+                f"`{name}` must have 3 or more different characters, which are no sequence such as "
+                "abcdefgh."
+            )
         if prepared.lower() in _COMMON:
             raise BadPassword(f"`{name}` is one of the most common passwords.")
 
@@ -204,6 +212,12 @@ def _is_sane(stored: str) -> bool:
         and parameters.time_cost <= TIME_COST_MAX
         and parameters.parallelism <= PARALLELISM_MAX
     )
+
+
+def _is_simple(text: str) -> bool:
+    """Return whether *text* repeats one or two characters, or is a sequence (NIST SP 800-63B)."""
+    steps = {ord(after) - ord(before) for before, after in pairwise(text)}
+    return len(set(text)) < CHARACTERS_MIN or steps in ({1}, {-1})
 
 
 def _read_common() -> frozenset[str]:
