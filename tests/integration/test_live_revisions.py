@@ -13,9 +13,9 @@ from tenantry.migration.execution_postgres import PostgresExecution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.live import SharedDialects
 from tenantry.migration.lock_retries import LockRetries
+from tenantry.migration.lock_timeouts import LockTimeouts
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.statements import LockTimeouts
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import Rig

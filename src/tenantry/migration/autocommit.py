@@ -23,6 +23,7 @@ from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.guard import BlockLeavesTransaction, Guard
 from tenantry.migration.guarded_drivers import FAILED, IDLE
+from tenantry.migration.lock_timeouts import lock_timeout_sql
 from tenantry.migration.schema_state import BEGUN, log
 from tenantry.migration.statements import AutocommitRevision
 
@@ -286,7 +287,7 @@ class AutocommitBlock:
         return self._connection.execute(statement, values).scalar()
 
     def _set_lock_timeout(self, milliseconds: int) -> None:
-        self._command(f"SET lock_timeout = {milliseconds}")
+        self._command(lock_timeout_sql(milliseconds, is_local=False))
 
     def _command(self, sql: str) -> None:
         cursor = self._raw.cursor()

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from tenantry.migration.lock_timeouts import BOOTSTRAP_WAIT_MS, timeouts_sql
 from tenantry.migration.schema_state import (
     BASE,
     STAMPED_ROW,
@@ -19,11 +20,7 @@ from tenantry.migration.schema_state import (
 )
 from tenantry.migration.statements import SchemaMoved, Statement, Step
 
-BOOTSTRAP_WAIT_MS = 30_000
 BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
-# A role's or a database's own timeouts are for requests, not for migrations.
-_TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
-_TIMEOUTS_17 = (*_TIMEOUTS, "transaction_timeout")
 
 
 def bootstrap(dialect: sa.Dialect) -> list[Step]:
@@ -38,7 +35,7 @@ def bootstrap(dialect: sa.Dialect) -> list[Step]:
     if dialect.name != "postgresql":
         return created
     return [
-        *settings_of(dialect, BOOTSTRAP_WAIT_MS),
+        *map(Statement, timeouts_sql(dialect, BOOTSTRAP_WAIT_MS)),
         # "If not exists" does not wait for another session that is creating the table.
         Statement(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})"),
         *created,
@@ -90,12 +87,3 @@ def write_version(dialect: sa.Dialect, table_name: str, revision: str) -> list[S
 def class_of(name: str) -> sa.ColumnElement[Any]:
     """Return the OID of the table *name* in the search path, or NULL."""
     return sa.func.to_regclass(sa.func.quote_ident(sa.literal(name, sa.String)))
-
-
-def settings_of(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:
-    """Return the settings of a transaction on PostgreSQL. On SQLite, the connection has them."""
-    if dialect.name != "postgresql":
-        return []
-    names = _TIMEOUTS_17 if (dialect.server_version_info or ()) >= (17,) else _TIMEOUTS
-    values = {"lock_timeout": wait_ms, **dict.fromkeys(names, 0)}
-    return [Statement(f"SET LOCAL {name} = {value}") for name, value in values.items()]

@@ -19,7 +19,8 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Conflict
 from tenantry.migration import schema_state
-from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, BOOTSTRAP_WAIT_MS
+from tenantry.migration.bootstrap import BOOTSTRAP_LOCK
+from tenantry.migration.lock_timeouts import BOOTSTRAP_WAIT_MS, lock_timeout_sql
 from tenantry.migration.schema_state import STAMPED_ROW, STAMPED_TABLE
 
 PREFIX = "tenantry_"
@@ -174,7 +175,7 @@ async def undo_adoption(server: Server, name: str, run_id: UUID) -> None:
         return
     try:
         async with _connected(url, server.timeout_seconds) as raw, raw.transaction():
-            await raw.execute(f"SET LOCAL lock_timeout = {BOOTSTRAP_WAIT_MS}")
+            await raw.execute(lock_timeout_sql(BOOTSTRAP_WAIT_MS))
             # A statement of a killed process may still be running on the server: wait for its lock.
             await raw.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
             added = ", ".join(str(row[0]) for row in await raw.fetch(_ADDED))

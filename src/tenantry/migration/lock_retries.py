@@ -18,12 +18,13 @@ from tenantry.migration.errors import is_lock_timeout, is_shared_object_race
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.lint import drops_of
+from tenantry.migration.lock_timeouts import LockTimeouts
 from tenantry.migration.recorder import Unrecorded
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied, SchemaRevision, SchemaState
 from tenantry.migration.scripts import Script
-from tenantry.migration.statements import LockTimeouts, SchemaMoved
+from tenantry.migration.statements import SchemaMoved
 
 # About 15 s in all, with the default TENANTRY_LOCK_TIMEOUT_MS of 3 s and the pauses.
 LOCK_TRIES_MAX = 4

@@ -19,18 +19,17 @@ from tenantry.db.urls import sqlite_path
 from tenantry.kit.ids import new_id
 from tenantry.migration import live
 from tenantry.migration.bootstrap import (
-    BOOTSTRAP_WAIT_MS,
     bootstrap,
-    settings_of,
     write_stamp,
     write_version,
 )
 from tenantry.migration.execution import Execution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.lock_retries import LOCK_PAUSE_SECONDS_MAX, Inspection, LockRetries
+from tenantry.migration.lock_timeouts import BOOTSTRAP_WAIT_MS, LockTimeouts, timeouts_sql
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, SchemaState, Undo
-from tenantry.migration.statements import LockTimeouts, SchemaMoved
+from tenantry.migration.statements import SchemaMoved, Statement
 from tenantry.migration.streams import Streams
 
 if TYPE_CHECKING:
@@ -247,7 +246,8 @@ class Migrator:
             dialect, wait_ms = execution.dialect, self._timeouts.lock_ms
             steps = write_version(dialect, streams.user_table, revision)
             with contextlib.suppress(SchemaMoved):  # another program has written one
-                execution.execute([*settings_of(dialect, wait_ms), *steps], wait_ms=wait_ms)
+                timeouts = map(Statement, timeouts_sql(dialect, wait_ms))
+                execution.execute([*timeouts, *steps], wait_ms=wait_ms)
             return execution.read_state().revision
 
         return await self._run(url, streams, stamp, seconds=self._limits.deadline_seconds)

@@ -23,8 +23,9 @@ from sqlalchemy.sql.base import Executable
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
-from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, class_of, create_log, settings_of
+from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, class_of, create_log
 from tenantry.migration.guard import NotRehearsable
+from tenantry.migration.lock_timeouts import LockTimeouts, lock_timeout_sql, timeouts_sql
 from tenantry.migration.recorder import Recording, Unrecorded, named_type_of
 from tenantry.migration.revisions import Revision, RevisionFailed, heads_after
 from tenantry.migration.schema_state import (
@@ -47,7 +48,6 @@ from tenantry.migration.statements import (
     AutocommitRevision,
     CreatedTypes,
     LiveRevision,
-    LockTimeouts,
     RecordedRevision,
     SchemaMoved,
     Statement,
@@ -169,8 +169,8 @@ class Script:
         # `last_insert_rowid()` return. The guard of the last version update covers it, too.
         body[-1:-1] = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
         if not self.is_autocommit:
-            settings = settings_of(self.dialect, timeouts.swap_ms)
-            lock_timeout = Statement(f"SET LOCAL lock_timeout = {timeouts.lock_ms}")
+            settings = map(Statement, timeouts_sql(self.dialect, timeouts.swap_ms))
+            lock_timeout = Statement(lock_timeout_sql(timeouts.lock_ms))
             last = [lock_timeout] if self._postgres else []
             if self._streams.is_attached:
                 last = [*self._swap(), *self._log_creation, *last]
@@ -182,7 +182,7 @@ class Script:
         first, heads = self._parts[0][0], self._heads_before(self._parts[0][0])
         own_table = self._streams.user_table if self._streams.is_attached else version.name
         return [
-            *settings_of(self.dialect, timeouts.lock_ms),
+            *map(Statement, timeouts_sql(self.dialect, timeouts.lock_ms)),
             # The lock is held until the connection is closed.
             Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
             *self._creation(),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from tenantry.migration.lock_timeouts import LockTimeouts
 from tenantry.migration.revisions import Revision
 
 # The semicolon is on its own line, so that it is not part of a comment.
@@ -42,19 +43,6 @@ class CreatedTypes:
 
     names: frozenset[TypeName]
     revision: None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LockTimeouts:
-    """How long a script waits for a lock, in milliseconds.
-
-    Attributes:
-        swap_ms: For the version row, which another run may hold: the rest of the deadline.
-        lock_ms: For every other lock; the tenant's requests queue behind it.
-    """
-
-    swap_ms: int
-    lock_ms: int
 
 
 @dataclass(frozen=True, slots=True)
