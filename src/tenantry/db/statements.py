@@ -9,6 +9,7 @@ directly on the driver. To compile all of them, for both engines, when they are 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import starmap
 from typing import Any, Generic, TypeVar
@@ -169,8 +170,25 @@ def _conversions(found: Iterable[Convert | None]) -> tuple[tuple[int, Convert], 
 
 
 def _bind(dialect: sa.Dialect, type_: TypeEngine[Any]) -> Convert | None:
+    if dialect is SQLITE and isinstance(type_, sa.DateTime):
+        return _write_instant
     return type_.dialect_impl(dialect).bind_processor(dialect)
 
 
 def _result(dialect: sa.Dialect, type_: TypeEngine[Any]) -> Convert | None:
+    if dialect is SQLITE and isinstance(type_, sa.DateTime):
+        return _read_instant
     return type_.dialect_impl(dialect).result_processor(dialect, None)
+
+
+# SQLite has no time zones, so times are stored in UTC, without a zone.
+
+
+def _write_instant(instant: datetime | None) -> str | None:
+    if instant is None:
+        return None
+    return instant.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def _read_instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,27 +11,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-
-class _SqliteInstant(sa.TypeDecorator[datetime]):
-    """SQLite has no time zones, so times are stored in UTC, without a zone."""
-
-    impl = sa.DateTime
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """Drop the zone."""
-        del dialect
-        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
-
-    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """Put the zone back."""
-        del dialect
-        return None if value is None else value.replace(tzinfo=UTC)
-
-
-# A variant, because PostgreSQL needs no conversion.
-Instant = sa.DateTime(timezone=True).with_variant(_SqliteInstant(), "sqlite")
-"""An instant in UTC, always timezone-aware in Python."""
+Instant = sa.DateTime(timezone=True)
+"""An instant in UTC, always timezone-aware in Python. `db.statements` converts it for SQLite."""
 
 
 class _AsText(sa.TypeDecorator[Any]):
