@@ -10,7 +10,7 @@ from tenantry.api.fleet_endpoints import LocalApi, over_databases
 from tenantry.api.table import ENDPOINTS
 from tenantry.console.door import Console
 from tenantry.kit import log
-from tenantry.kit.access_log import AccessLog
+from tenantry.kit.request_log import AccessLog
 from tenantry.services import Services
 from tenantry.settings import Settings
 

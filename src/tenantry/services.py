@@ -14,7 +14,7 @@ from tenantry.access.attached_urls import AttachedUrls
 from tenantry.access.identify import Identifier, Usage
 from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords
-from tenantry.access.rate_limits import RateLimits
+from tenantry.access.request_limits import RateLimits
 from tenantry.access.sign_ins import SignIns
 from tenantry.access.signing import SigningKeys, secret_of
 from tenantry.access.tokens import Tokens
@@ -50,11 +50,11 @@ from tenantry.fleet.templates import Templates
 from tenantry.fleet.watchers import Watchers
 from tenantry.fleet.worker import Worker
 from tenantry.kit import private
-from tenantry.kit.access_log import RecentErrors
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
+from tenantry.kit.request_log import RecentErrors
 from tenantry.kit.sizes import mark_of
 from tenantry.kit.tasks import kept_running
 from tenantry.kit.threads import DaemonThreads

@@ -15,11 +15,11 @@ from tenantry.api.door import Api
 from tenantry.api.http.connections import REFUSED_MAX, ConnectionLimits
 from tenantry.api.http.framing import sent_at_once
 from tenantry.api.http.protocol import BoundedProtocol
-from tenantry.api.requests import BodyLimits
+from tenantry.api.request_body import BodyLimits
 from tenantry.api.table import ENDPOINTS
 from tenantry.app import app_over
 from tenantry.cli.serving.server import UNSENT_BYTES_MAX, listening
-from tenantry.kit.access_log import AccessLog
+from tenantry.kit.request_log import AccessLog
 from tenantry.services import Services
 from testkit.faults import Faults
 from tests.acceptance.sockets import Line, Served, served

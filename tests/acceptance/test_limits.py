@@ -11,13 +11,13 @@ import httpx
 import psycopg
 import pytest
 
-from tenantry.api import fair_share
+from tenantry.access import request_limits
+from tenantry.access.request_limits import FairShare
 from tenantry.api.door import Api
-from tenantry.api.fair_share import FairShare
 from tenantry.api.table import ENDPOINTS
 from tenantry.backup.cloning import clone
-from tenantry.kit.access_log import AccessLog
 from tenantry.kit.ids import new_id
+from tenantry.kit.request_log import AccessLog
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from tenantry.work.progress import Progress
@@ -38,7 +38,7 @@ from tests.acceptance.support import (
 from tests.conftest import PASSWORD, World, client_of, make_world
 
 LOGOUT = "/api/tenant/auth/logout"
-PLACES = fair_share.IN_WORK_MAX
+PLACES = request_limits.IN_WORK_MAX
 # Requests have reached the lock by then, also on a busy machine.
 SETTLED_SECONDS = 0.8
 POST = {"title": "Too late", "content": "It waited."}
@@ -244,10 +244,10 @@ class TestFairShare:
 
         held = [
             asyncio.create_task(in_turn(share, acme, hold.wait))
-            for _ in range(fair_share.IN_WORK_MAX)
+            for _ in range(request_limits.IN_WORK_MAX)
         ]
         await asyncio.sleep(0)
-        with pytest.raises(fair_share.TooManyAtOnce):
+        with pytest.raises(request_limits.TooManyAtOnce):
             await in_turn(share, acme, nothing)
         await in_turn(share, globex, nothing)
         waiting = asyncio.create_task(in_turn(share, acme, nothing))
@@ -256,7 +256,7 @@ class TestFairShare:
 
         await waiting
         await asyncio.gather(*held)
-        waited = [await share.enter(acme) for _ in range(fair_share.IN_WORK_MAX)]
+        waited = [await share.enter(acme) for _ in range(request_limits.IN_WORK_MAX)]
         assert not any(waited), "every place is free again"
 
     async def test_is_waited_for_before_the_database_is_used(self, world: World) -> None:
@@ -281,7 +281,7 @@ class TestFairShare:
                 waiting = asyncio.create_task(owner.post(OWN_POSTS, json=POST))
                 await asyncio.sleep(SETTLED_SECONDS)
                 ok(await admin.patch(f"{TENANTS}/{world.acme.tenant.id}", json={"isActive": False}))
-                await asyncio.sleep(fair_share.LONG_WAIT_SECONDS)
+                await asyncio.sleep(request_limits.LONG_WAIT_SECONDS)
             await asyncio.wait(held)
 
             refused(await waiting, 403)

@@ -19,7 +19,7 @@ from tenantry.api.envelope import Reply
 from tenantry.api.http.connections import ConnectionLimits
 from tenantry.api.streaming import LARGE_BYTES
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.kit.access_log import AccessLog
+from tenantry.kit.request_log import AccessLog
 from tenantry.schemas.base import Health, Nothing
 from tenantry.services import Services
 from tests.acceptance.sockets import Served, readable, served, unzipped

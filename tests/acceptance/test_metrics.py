@@ -24,10 +24,10 @@ from tenantry.catalog.outbox import Notice
 from tenantry.catalog.session import CatalogSession
 from tenantry.cli.serving.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
 from tenantry.fleet import fleet_metrics
-from tenantry.kit.access_log import AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
+from tenantry.kit.request_log import AccessLog
 from tenantry.kit.sizes import mark_of, space_above
 from testkit import raw_sql
 from testkit.programs import free_port, only_line, run, running

@@ -2,8 +2,8 @@
 
 from tenantry.catalog import workers
 from tenantry.catalog.workers import SILENCE_MS, InWork, Report
-from tenantry.kit.access_log import ERRORS_KEPT_MAX
 from tenantry.kit.ids import new_id
+from tenantry.kit.request_log import ERRORS_KEPT_MAX
 from tenantry.tenant.overview import POSTS_SHOWN_MAX
 from testkit import raw_sql
 from tests.acceptance.blogs import blog_of

@@ -11,7 +11,7 @@ from tenantry.api.door import Api
 from tenantry.api.table import ENDPOINTS
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
-from tenantry.kit.access_log import AccessLog
+from tenantry.kit.request_log import AccessLog
 from testkit import raw_sql
 from tests.acceptance.migrations import Migrations, WithMigrations
 from tests.acceptance.shapes import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenantry.api.endpoints import BODY_BYTES_MAX
-from tenantry.api.http.body_memory import HELD_BYTES_MAX, STRANGER_BYTES_MAX, UNCOUNTED_BYTES
+from tenantry.api.request_body import HELD_BYTES_MAX, STRANGER_BYTES_MAX, UNCOUNTED_BYTES
 from tests.acceptance.support import OWN_POSTS, TENANTS
 from tests.conftest import HOST, PASSWORD, World
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from tenantry.api.door import Api
-from tenantry.api.requests import BodyLimits
+from tenantry.api.request_body import BodyLimits
 from tenantry.api.table import ENDPOINTS
-from tenantry.kit.access_log import AccessLog
+from tenantry.kit.request_log import AccessLog
 from tests.acceptance.support import OWN_POSTS, OWN_TOKENS, TENANTS, add_owner, done, ok, refused
 from tests.conftest import PASSWORD, World
 

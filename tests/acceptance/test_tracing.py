@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tenantry.app import app_over
 from tenantry.catalog import job_queue
 from tenantry.kit import tracing
-from tenantry.kit.access_log import AccessLog
+from tenantry.kit.request_log import AccessLog
 from testkit.hook_endpoint import Endpoint, endpoint
 from testkit.programs import free_port, running
 from tests.acceptance.support import (

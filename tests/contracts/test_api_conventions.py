@@ -7,7 +7,7 @@ from tenantry.access.login import LoginRefused
 from tenantry.access.principal import Scope
 from tenantry.api.endpoints import BODY_BYTES_MAX, CONTENT_BYTES_MAX
 from tenantry.api.error_responses import FIXED_MESSAGES, STATUS, code_of
-from tenantry.api.http.body_memory import SENDER_BYTES_MAX, UNCOUNTED_BYTES
+from tenantry.api.request_body import SENDER_BYTES_MAX, UNCOUNTED_BYTES
 from tenantry.api.requests import HEADERS_BYTES_MAX
 from tenantry.api.streaming import LARGE_BYTES
 from tenantry.api.table import ENDPOINTS

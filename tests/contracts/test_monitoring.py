@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tools import reference
 
 from tenantry.cli.serving.processes import AllProcesses
-from tenantry.kit.access_log import SERVER_ERROR
 from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import FleetState, Metrics
+from tenantry.kit.request_log import SERVER_ERROR
 from tenantry.kit.sizes import NO_MARK
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def exported() -> set[str]:
     metrics, now = Metrics(), utc_now()
     metrics.watch_pool("catalog", _Connections())
     metrics.watch_space("tenants/default", ROOT, NO_MARK)
-    metrics.count_request("GET", "/livez", SERVER_ERROR, 1.0, new_id())
+    metrics.requests.count("GET", "/livez", SERVER_ERROR, 1.0, new_id())
     metrics.count_refused_connection("Displaced")
     metrics.count_unavailable(Unavailable)
     metrics.fleet = FleetState(

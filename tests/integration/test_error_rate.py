@@ -41,7 +41,7 @@ async def fleet(services: Services, gate: Gate, count: int) -> list[Tenant]:
 def answer(services: Services, tenant: Tenant, *, successes: int, errors: int) -> None:
     """Let a process have answered requests of a tenant."""
     for status in [200] * successes + [500] * errors:
-        services.metrics.count_request("GET", "/api/tenant/posts", status, 1.0, tenant.id)
+        services.metrics.requests.count("GET", "/api/tenant/posts", status, 1.0, tenant.id)
 
 
 async def start(

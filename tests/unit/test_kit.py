@@ -18,10 +18,10 @@ import pytest
 
 from tenantry.db.urls import sqlite_path, with_database
 from tenantry.kit import log, private, secrets
-from tenantry.kit.access_log import HELD_LINES_MAX, HELD_SECONDS, AccessEntry, AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id, parse_id
 from tenantry.kit.pages import Page, Window
+from tenantry.kit.request_log import HELD_LINES_MAX, HELD_SECONDS, AccessEntry, AccessLog
 from tenantry.kit.text import BadText, canonical, checked_line, compatible
 from tenantry.tenant.blog.slugs import SLUG_CHARS_MAX, slug_of
 from tests.logs import logs_kept

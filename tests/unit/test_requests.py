@@ -3,7 +3,8 @@
 import pytest
 
 from tenantry.api.access_levels import API_KEY
-from tenantry.api.requests import BadRequest, decode_query, read_credentials
+from tenantry.api.request_body import BadRequest, decode_query
+from tenantry.api.requests import read_credentials
 from tenantry.api.table import ENDPOINTS
 
 DELETE = next(

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tenantry.api.requests import BadRequest, decode_body
+from tenantry.api.request_body import BadRequest, decode_body
 from tenantry.api.table import ENDPOINTS
 
 WRITE = next(one for one in ENDPOINTS if (one.method, one.path[-6:]) == ("POST", "/posts"))

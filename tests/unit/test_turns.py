@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tenantry.api import fair_share
+from tenantry.access import request_limits
 from tenantry.kit.retry import backoff_seconds
 from tenantry.kit.turns import NoTurn, Turns
 
@@ -59,13 +59,13 @@ class TestTheBackoff:
 
 
 async def test_the_places_of_a_tenant_stay_taken_when_those_of_idle_tenants_are_dropped():
-    share = fair_share.FairShare(in_work_max=1, wait_seconds_max=0.01)
+    share = request_limits.FairShare(in_work_max=1, wait_seconds_max=0.01)
     await share.enter(0)
-    for key in range(1, fair_share.TENANTS_MAX + 2):
+    for key in range(1, request_limits.TENANTS_MAX + 2):
         await share.enter(key)
         share.leave(key)
 
-    with pytest.raises(fair_share.TooManyAtOnce):
+    with pytest.raises(request_limits.TooManyAtOnce):
         await share.enter(0)
     share.leave(0)
     assert await share.enter(0) == 0.0

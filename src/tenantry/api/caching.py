@@ -2,9 +2,9 @@
 
 A response that depends on a credential must never be served to another caller, and most caches
 do not recognize `X-Api-Key` and `X-Mcp-Token` as credentials. So every response of the API,
-including errors, has ``no-store``, and names the credential headers in ``Vary``. The exceptions
-are the pages of `api.conditional`: they are ``private, no-cache``, so a browser stores them and
-revalidates them each time.
+including errors, has ``no-store``, and names the credential headers in ``Vary``. Public pages are
+the exception: they are ``private, no-cache``, so a browser stores them and revalidates them each
+time.
 """
 
 from functools import lru_cache

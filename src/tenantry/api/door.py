@@ -18,38 +18,45 @@ import structlog
 from tenantry.access.addresses import network_of
 from tenantry.access.identify import Identity
 from tenantry.access.principal import AdminContext
-from tenantry.access.rate_limits import check
+from tenantry.access.request_limits import LONG_WAIT_SECONDS, FairShare, check
 from tenantry.api import error_responses
 from tenantry.api.access_levels import OPEN, TENANT_LOGIN
-from tenantry.api.conditional import (
-    conditional_response,
-    expected_of,
-    require_if_match,
-    unchanged_response,
-)
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Response
-from tenantry.api.fair_share import LONG_WAIT_SECONDS, FairShare
-from tenantry.api.http.body_memory import (
+from tenantry.api.origins import check_same_site
+from tenantry.api.request_body import (
+    BODY_LIMITS,
     STRANGER_BYTES_MAX,
     STRANGERS_BYTES_MAX,
+    BodyLimits,
     BodyMemory,
     BodyReservation,
-)
-from tenantry.api.origins import check_same_site
-from tenantry.api.request_state import Deadline, Deadlines, RequestState, Scope
-from tenantry.api.requests import (
-    BODY_LIMITS,
-    BodyLimits,
     decode_body,
     decode_query,
-    keep_alive_of,
     read_body,
+)
+from tenantry.api.requests import (
+    Deadline,
+    Deadlines,
+    RequestState,
+    Scope,
+    address_of,
+    keep_alive_of,
     read_credentials,
     read_headers,
     read_parameters,
 )
-from tenantry.api.responses import long_response, represent, send_response, streamed_response
+from tenantry.api.responses import (
+    PRECONDITIONS,
+    conditional_response,
+    expected_of,
+    long_response,
+    represent,
+    require_if_match,
+    send_response,
+    streamed_response,
+    unchanged_response,
+)
 from tenantry.api.streaming import (
     Receive,
     Send,
@@ -57,11 +64,11 @@ from tenantry.api.streaming import (
 )
 from tenantry.db.postgres.connections import SILENCE_SECONDS
 from tenantry.db.sessions import DatabaseUnavailable, StorageFull, wait_to_retry
-from tenantry.kit.access_log import SERVER_ERROR, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.kit.negotiation import known_tags
+from tenantry.kit.request_log import SERVER_ERROR, AccessLog
 from tenantry.services import Services
 from tenantry.tenant.entry import TenantContext, UnconfirmedContext, admit, confirm_user
 
@@ -147,7 +154,7 @@ class Api:
             self._access_log.write(entry)
             if entry.status >= SERVER_ERROR:
                 self._services.recent_errors.note(entry)
-            self._services.metrics.count_request(
+            self._services.metrics.requests.count(
                 entry.method, entry.path, entry.status, entry.ms, entry.tenant
             )
         if ended is not None:
@@ -197,12 +204,11 @@ class Api:
 
     def _recall(self, endpoint: Endpoint, request: RequestState) -> bool:
         """Return whether the caller is known at once: none is needed, or it is remembered."""
-        client = request.scope.get("client")
         request.anonymous = ctx = OperationContext(
             request_id=request.request_id,
             now=utc_now(),
             actor="anonymous",
-            address=client[0] if client else "",
+            address=address_of(request.scope),
         )
         identify = endpoint.level.identify
         if identify is None:
@@ -357,11 +363,12 @@ class Api:
 
     def _parameters(self, endpoint: Endpoint, request: RequestState) -> dict[str, Any]:
         """Return the arguments of a handler besides the context, the services and the request."""
-        parameters: dict[str, Any] = read_parameters(request.values)
+        parameters: dict[str, Any] = read_parameters(request.values) if request.values else {}
         if endpoint.headers:
             parameters |= read_headers(request.headers, endpoint.headers)
         if endpoint.has_precondition:
-            parameters["expected"] = expected_of(endpoint, request.sent)
+            is_free = PRECONDITIONS.isdisjoint(request.sent)
+            parameters["expected"] = None if is_free else expected_of(endpoint, request.sent)
         if endpoint.is_event_stream:
             parameters["readmit"] = partial(self._admit_again, endpoint, request)
         return parameters

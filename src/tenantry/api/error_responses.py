@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from tenantry.access.login import LoginRefused
 from tenantry.access.login_throttle import TooManyAttempts
-from tenantry.access.rate_limits import TooManyRequests
+from tenantry.access.request_limits import TooManyRequests
 from tenantry.api.envelope import CLOSE, JSON, Headers, Response, encode
 from tenantry.db.sessions import StorageFull
 from tenantry.kit.errors import (

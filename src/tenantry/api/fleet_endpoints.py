@@ -10,7 +10,7 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Response
 from tenantry.api.openapi import declared_in, description_of, endpoint_of
 from tenantry.api.origins import check_loopback
-from tenantry.api.request_state import RequestState, Scope
+from tenantry.api.requests import RequestState, Scope
 from tenantry.api.routes import (
     admin_auth,
     admins,

@@ -7,8 +7,9 @@ where no credential is sent, by ``Sec-Fetch-Site``.
 import re
 from urllib.parse import urlsplit
 
-from tenantry.api.requests import RawHeaders, read_headers
+from tenantry.api.requests import read_headers
 from tenantry.kit.errors import Forbidden, Invalid
+from tenantry.kit.negotiation import RawHeaders
 from tenantry.settings import Settings
 
 LOOPBACK = frozenset({"127.0.0.1", "[::1]", "localhost"})

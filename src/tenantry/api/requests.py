@@ -1,95 +1,265 @@
-"""Read a request: its credential headers, its body, its members."""
+"""A request: its state while it is handled, its deadline, its headers, and what is logged of it."""
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, MutableMapping
 from itertools import chain
+from types import MappingProxyType, TracebackType
 from typing import Any
-from urllib.parse import parse_qsl
 from uuid import UUID
 
 import msgspec
+import structlog
 
-from tenantry.access.identify import Credentials
-from tenantry.api.access_levels import API_KEY, AUTHORIZATION, MCP_TOKEN
+from tenantry.access.identify import Credentials, Identity
+from tenantry.access.request_limits import Quota
+from tenantry.api import error_responses
+from tenantry.api.access_levels import API_KEY, AUTHORIZATION, MCP_TOKEN, Caller
 from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
-from tenantry.api.error_responses import (
-    BodyTooLarge,
-    BodyTooSlow,
-    ClientDisconnected,
-    HeadersTooLarge,
-    HttpError,
-    UnsupportedMediaType,
-)
-from tenantry.api.http.body_memory import UNCOUNTED_BYTES, BodyReservation
-from tenantry.api.http.framing import Sent, received_at_once
+from tenantry.api.envelope import Response
+from tenantry.api.error_responses import HeadersTooLarge, HttpError
+from tenantry.api.http.framing import by_name
+from tenantry.api.request_body import BodyReservation
 from tenantry.api.streaming import Receive
-from tenantry.kit.errors import Invalid
-from tenantry.kit.ids import parse_id
-from tenantry.kit.pages import PAGE_MAX
-from tenantry.kit.text import BadText
-from tenantry.schemas.base import check_text, readable
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.kit.ids import new_request_id, parse_id
+from tenantry.kit.negotiation import RawHeaders
+from tenantry.kit.request_log import SERVER_ERROR, AccessEntry
+from tenantry.kit.tracing import OpenSpan, active
+from tenantry.migration.errors import explain
+
+Scope = MutableMapping[str, Any]
 
 HEADERS_BYTES_MAX = 16_384
-QUERY_FIELDS_MAX = 50
-JSON = b"application/json"
-UNCODED = frozenset({b"", b"identity"})
-# Lone surrogates in a larger body are an error: replacing them takes 1 us each.
-SURROGATES_BYTES_MAX = 65_536
+# An IPv6 address with a zone, and more.
+ADDRESS_CHARS_MAX = 100
+TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
+UNKNOWN_PATH = "-"
+NO_VALUES: Mapping[str, str] = MappingProxyType({})
+CHECK_SECONDS = 0.1
 
 # A longer header is ignored, as a server may do (RFC 7240, section 2).
 PREFER_CHARS_MAX = 1_024
 # Source: RFC 7240, section 4.1
 RESPOND_ASYNC = "respond-async"
-
-# Of a version: it fits into 32 bits.
-_NUMBER_FORM = re.compile(r"[1-9][0-9]{0,8}")
 # An unterminated quoted string extends to the end, which keeps matching linear.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)', re.DOTALL)
+# Of a version: it fits into 32 bits.
+_NUMBER_FORM = re.compile(r"[1-9][0-9]{0,8}")
 
-_HEX = rb"[0-9a-fA-F]{2}"
-# Escapes of surrogates, in pairs (kept) or alone. An escape is preceded by an even number of
-# backslashes. Matching takes linear time.
-_SURROGATES = re.compile(
-    rb"(?<!\\)((?:\\\\)*)"
-    rb"(?:(\\u[dD][89abAB]"
-    + _HEX
-    + rb"\\u[dD][c-fC-F]"
-    + _HEX
-    + rb")|\\u[dD][89a-fA-F]"
-    + _HEX
-    + rb")"
-)
-
-RawHeaders = Iterable[tuple[bytes, bytes]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BodyLimits:
-    """How slowly a body may arrive, in seconds.
-
-    Attributes:
-        seconds_max: Until the whole body has arrived.
-        silence_seconds_max: Until the first byte, and between any two bytes.
-        slow_seconds: After a slower body, the caller is authenticated again. Otherwise a client
-            that holds back a body could act for as long as `seconds_max` with a revoked credential.
-    """
-
-    seconds_max: float = 30.0
-    silence_seconds_max: float = 10.0
-    slow_seconds: float = 0.5
-
-
-BODY_LIMITS = BodyLimits()
+_log = structlog.get_logger(__name__)
 
 
 class RepeatedCredential(HttpError):
     """A credential header was sent twice."""
 
 
-class BadRequest(Invalid):
-    """The request is invalid."""
+class Deadline(msgspec.Struct, eq=False):
+    """How long one request may still use databases. Its time runs inside ``with`` blocks.
+
+    Only requests that read are cancelled when their client disconnects. A write runs to its end,
+    within the deadlines of its statements.
+
+    A block raises `DatabaseUnavailable` when the time is over, and `ClientDisconnected` when the
+    client has disconnected and `receive` is set; what it awaits is cancelled first.
+
+    Attributes:
+        deadlines: Those of all requests, which check this one.
+        seconds_left: Less after each block.
+        receive: The ASGI `receive` of a request that may be cancelled, which a block must not use.
+            It is awaited when the block has taken longer than `CHECK_SECONDS`.
+    """
+
+    deadlines: "Deadlines"
+    seconds_left: float
+    receive: Receive | None = None
+    _task: Any = None
+    _cancelled_before: int = 0
+    _due: float = 0.0
+    _is_new: bool = True
+    _interrupted: TenantryError | None = None
+    _watching: Any = None
+
+    def __enter__(self) -> None:
+        """Let the time run."""
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._cancelled_before = task.cancelling()
+        self._due = monotonic_seconds() + self.seconds_left
+        self._is_new = True
+        self.deadlines.running.add(self)
+        if self.deadlines.timer is None:
+            self.deadlines.set_timer()
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        """Stop the time, and raise the reason of an interruption."""
+        self.deadlines.running.discard(self)
+        self.seconds_left = self._due - monotonic_seconds()
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        interrupted, self._interrupted = self._interrupted, None
+        if interrupted is None or not isinstance(error, asyncio.CancelledError):
+            return
+        if self._task.uncancel() <= self._cancelled_before:
+            raise interrupted from error
+
+    def check(self, now: float) -> None:
+        """Interrupt the block at its deadline; at the second check, start to watch the client."""
+        if now >= self._due:
+            self._interrupt(DatabaseUnavailable())
+        elif not self._is_new and self.receive is not None and self._watching is None:
+            self._watching = asyncio.create_task(self._watch(self.receive))
+        self._is_new = False
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass  # the body of the request is ignored
+        self._interrupt(error_responses.ClientDisconnected())
+
+    def _interrupt(self, error: TenantryError) -> None:
+        if self._interrupted is None:
+            self._interrupted = error
+            self._task.cancel()
+
+
+class Deadlines:
+    """Checks the blocks of all requests.
+
+    One timer checks them, because a timer for each would cost as much as a short request. So a
+    deadline is exact to `CHECK_SECONDS`.
+
+    Attributes:
+        running: The deadlines whose time runs.
+        timer: Set while there is one.
+    """
+
+    def __init__(self) -> None:
+        self.running: set[Deadline] = set()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def set_timer(self) -> None:
+        """Check the deadlines after `CHECK_SECONDS`, until none is running."""
+        self.timer = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check)
+
+    def _check(self) -> None:
+        self.timer = None
+        now = monotonic_seconds()
+        for one in self.running:
+            one.check(now)
+        if self.running:
+            self.set_timer()
+
+
+class RequestState:
+    """The state of one request while it is handled.
+
+    Attributes:
+        deadline: How long the request may still use databases.
+        headers: Its headers, as they were sent.
+        sent: Its headers by name.
+        reserved: The memory of its body; None until the credentials are verified.
+        values: The parameters in its path, not decoded.
+        credentials: Those that its endpoint reads.
+        known: The generation of the cache when the request arrived.
+        anonymous: The context without the caller; set when the credentials are verified.
+        caller: The caller; None until the credentials are verified.
+        turn: What the requests of the caller's tenant are counted by; None before a login. A UUID
+            is counted as an integer, because UUID.__hash__ is slow Python code.
+        quota: The caller's rate limit; None until the caller is known.
+        ctx: The context of an admitted caller.
+        has_begun: Whether the handler was called.
+        span: Its span; None while traces are off.
+    """
+
+    reserved: BodyReservation | None = None
+    endpoint: Endpoint | None = None
+    values: Mapping[str, str] = NO_VALUES
+    credentials: Credentials
+    known: int
+    anonymous: OperationContext
+    caller: Caller = None
+    turn: int | None = None
+    quota: Quota | None = None
+    ctx: OperationContext | None = None
+    has_begun = False
+    error: str | None = None
+    span: OpenSpan | None = None
+
+    def __init__(self, scope: Scope, deadline: Deadline) -> None:
+        self.began = monotonic_seconds()
+        self.scope = scope
+        self.deadline = deadline
+        self.request_id = new_request_id()
+        self.is_head = scope["method"] == "HEAD"
+        # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).
+        self.method: str = "GET" if self.is_head else scope["method"]
+        self.headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.sent = by_name(self.headers)
+        self.path: str = scope["raw_path"].decode("latin-1")
+        if active.tracer is not None:
+            self.span = active.tracer.open_request(self.method, self.headers)
+
+    def refuse(self, error: TenantryError) -> Response:
+        """Return the response for *error*, and note it for the log."""
+        self.error = type(error).__name__
+        if isinstance(error, Unavailable):
+            self.log_cause(error)
+        tokens = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
+        token_sent = any(name in tokens and is_token(name, value) for name, value in self.headers)
+        return error_responses.failure(error, token_sent=token_sent)
+
+    def log_cause(self, error: Unavailable) -> None:
+        """Log why a database or another service could not be used."""
+        if error.__cause__ is not None:
+            cause = explain(error.__cause__) if isinstance(error.__cause__, Exception) else ""
+            _log.warning("unavailable", request_id=self.request_id, cause=cause)
+
+    def end(self, status: int) -> AccessEntry:
+        """Release the memory of the body, end the span, and return the line of the access log.
+
+        Its level `error` means a bug, and `warning` an unavailable service.
+        """
+        if self.reserved is not None and self.reserved.taken:
+            self.reserved.release()
+        level = "info"
+        if status >= SERVER_ERROR:
+            level = "error" if status == SERVER_ERROR else "warning"
+        entry = AccessEntry(
+            at=utc_now(),
+            level=level,
+            event="request",
+            request_id=self.request_id,
+            method=self.method,
+            path=self.endpoint.path if self.endpoint else UNKNOWN_PATH,
+            status=status,
+            ms=round((monotonic_seconds() - self.began) * 1000, 2),
+            tenant=self.caller.tenant.id if isinstance(self.caller, Identity) else None,
+            actor=self.ctx.actor if self.ctx else self.caller.actor if self.caller else None,
+            error=self.error,
+            trace=self.span.trace if self.span else None,
+        )
+        if self.span is not None:
+            self.span.end_request(entry)
+        return entry
+
+
+def address_of(scope: Scope) -> str:
+    """Return the address of the client, short and printable; empty if there is none."""
+    client = scope.get("client")
+    address: str = client[0][:ADDRESS_CHARS_MAX] if client else ""
+    if address.isprintable():
+        return address
+    # A proxy may forward any text as an address.
+    return "".join(one if one.isprintable() else "?" for one in address)
 
 
 def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
@@ -154,94 +324,6 @@ def keep_alive_of(endpoint: Endpoint, headers: RawHeaders) -> float | None:
     return None if prefers(prefer, RESPOND_ASYNC) else endpoint.keep_alive_seconds
 
 
-async def read_body(
-    endpoint: Endpoint,
-    sent: Sent,
-    receive: Receive,
-    reserved: BodyReservation,
-    limits: BodyLimits = BODY_LIMITS,
-) -> bytes:
-    """Return the whole body, which *reserved* counts.
-
-    Raises:
-        BodyTooLarge: It is larger than the endpoint accepts.
-        BodyTooSlow: It took too long, or no byte arrived for too long.
-        ClientDisconnected: The client closed the connection before the end of the body.
-        TooManyBodies: There is no memory for it.
-        UnsupportedMediaType: There is a body, and it is not plain JSON by its headers.
-    """
-    # No coding is supported (RFC 9110, section 8.4).
-    is_json = (
-        sent.get(b"content-type", JSON).partition(b";")[0].strip().lower() == JSON
-        and sent.get(b"content-encoding", b"").strip().lower() in UNCODED
-    )
-    body = received_at_once(receive)
-    if body is None:
-        # First check the headers: reading the body sends `100 Continue`. The parser keeps blanks.
-        announced = sent.get(b"content-length", b"").strip()
-        if announced.isdigit() and int(announced) > endpoint.body_bytes_max:
-            raise BodyTooLarge
-        if announced.strip(b"0") and not is_json:
-            raise UnsupportedMediaType
-        try:
-            async with asyncio.timeout(limits.seconds_max):
-                body = await _read_parts(receive, endpoint.body_bytes_max, reserved, limits)
-        except TimeoutError as error:
-            raise BodyTooSlow from error
-    elif len(body) > endpoint.body_bytes_max:
-        raise BodyTooLarge
-    elif len(body) > UNCOUNTED_BYTES:
-        reserved.grow(len(body))
-    if body and not is_json:
-        raise UnsupportedMediaType
-    return body
-
-
-def decode_body(endpoint: Endpoint, body: bytes) -> Any:
-    """Return the endpoint's request from *body*; an empty body is an empty object.
-
-    Raises:
-        BadRequest: It is not valid JSON, or a member has the wrong type; the message says which.
-    """
-    try:
-        decoded = endpoint.decoder.decode(body or b"{}")
-    except msgspec.ValidationError as error:
-        raise BadRequest(readable(error)) from error
-    except msgspec.DecodeError as error:
-        # msgspec rejects a lone surrogate anywhere; unknown members with one are ignored.
-        if len(body) > SURROGATES_BYTES_MAX or b"\\ud" not in body.lower():
-            raise BadRequest(f"The body is not valid JSON ({error}).") from error
-        decoded = _decode_surrogates(endpoint, body)
-    # msgspec raises these two for deep nesting and for text that is not UTF-8.
-    except (RecursionError, UnicodeError) as error:
-        raise BadRequest("The body is not valid JSON in UTF-8.") from error
-    # In JSON text a NUL is always escaped.
-    if b"\\u0000" in body:
-        check_text(decoded)
-    return decoded
-
-
-def decode_query(endpoint: Endpoint, query: bytes) -> Any:
-    """Return the endpoint's request from the query string.
-
-    Raises:
-        BadRequest: It is invalid, or a member has the wrong type; the message says which.
-    """
-    if not query and endpoint.empty_request is not None:
-        return endpoint.empty_request
-    try:
-        members = _read_query(endpoint, query.decode())
-        decoded = msgspec.convert(members, endpoint.request, strict=False)
-    except msgspec.ValidationError as error:
-        text = readable(error).replace("Object missing required field", "The query string has no")
-        raise BadRequest(text) from error
-    except ValueError as error:  # including UnicodeError
-        raise BadRequest("The query string is invalid.") from error
-    if b"%00" in query or b"\0" in query:
-        check_text(decoded)
-    return decoded
-
-
 def read_parameters(values: Mapping[str, str]) -> dict[str, UUID | str | int]:
     """Return the parameters of a path: ids, except ``slug`` and ``number``.
 
@@ -263,67 +345,3 @@ def read_parameters(values: Mapping[str, str]) -> dict[str, UUID | str | int]:
             raise NoSuchPath
         parameters[name] = parsed
     return parameters
-
-
-def _read_query(endpoint: Endpoint, query: str) -> dict[str, str]:
-    pairs = parse_qsl(
-        query, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX
-    )
-    members = dict(pairs)
-    names = [name for name, _ in pairs]
-    for name in endpoint.request.__struct_encode_fields__:
-        if names.count(name) > 1:
-            raise BadRequest(f"`{name}` was sent twice.")
-    for name in endpoint.numbers & members.keys():
-        if not (members[name].isascii() and members[name].isdigit()):
-            raise BadRequest(f"`{name}` must be an integer, in decimal digits.")
-        members[name] = _limited(members[name])
-    return members
-
-
-def _limited(digits: str) -> str:
-    """Return *digits*, or `PAGE_MAX` if there are so many that the number is larger.
-
-    The time to convert digits grows with the square of their count.
-    """
-    significant = digits.lstrip("0") or "0"
-    return significant if len(significant) <= len(str(PAGE_MAX)) else str(PAGE_MAX)
-
-
-def _decode_surrogates(endpoint: Endpoint, body: bytes) -> Any:
-    """Decode a body that may contain a lone surrogate, which is allowed in unknown members.
-
-    Each lone surrogate is replaced by a NUL, which `check_text` rejects in known members.
-    """
-    try:
-        decoded = endpoint.decoder.decode(_SURROGATES.sub(_replace_lone, body))
-        check_text(decoded)
-    except msgspec.ValidationError as error:
-        raise BadRequest(readable(error)) from error
-    except (msgspec.DecodeError, BadText, UnicodeError, RecursionError) as error:
-        raise BadRequest("The body is not valid JSON, or its text is not Unicode.") from error
-    return decoded
-
-
-def _replace_lone(found: "re.Match[bytes]") -> bytes:
-    backslashes, pair = found.groups()
-    return found[0] if pair else backslashes + rb"\u0000"
-
-
-async def _read_parts(
-    receive: Receive, bytes_max: int, reserved: BodyReservation, limits: BodyLimits
-) -> bytes:
-    body = bytearray()
-    while True:
-        async with asyncio.timeout(limits.silence_seconds_max):
-            message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        part = message.get("body", b"")
-        if len(body) + len(part) > bytes_max:
-            raise BodyTooLarge
-        body += part
-        if len(body) > UNCOUNTED_BYTES:
-            reserved.grow(len(body))
-        if not message.get("more_body", False):
-            return bytes(body)

@@ -1,17 +1,26 @@
-"""Convert what a handler returns into a response."""
+"""Convert what a handler returns into a response, and send it.
+
+A client that has the current version of a resource gets 304 (RFC 9110, section 13). For public
+pages, one small statement reads the version of everything that a response is made from. The entity
+tag also covers the tenant, the path and query, and the release. For a resource that several people
+edit, it is the digest of the representation.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from email.utils import format_datetime
 from functools import lru_cache
+from hashlib import blake2b
 from http import HTTPStatus
 from types import AsyncGeneratorType
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import structlog
 
 from tenantry.access.identify import Identity
-from tenantry.access.rate_limits import WINDOW_SECONDS, Quota
+from tenantry.access.request_limits import WINDOW_SECONDS
 from tenantry.api import envelope
 from tenantry.api.caching import cache_headers
 from tenantry.api.endpoints import Endpoint
@@ -30,8 +39,9 @@ from tenantry.api.envelope import (
     Response,
     encode,
 )
-from tenantry.api.http.framing import sent_at_once
-from tenantry.api.request_state import RequestState
+from tenantry.api.error_responses import IfMatchRequired
+from tenantry.api.http.framing import Sent, sent_at_once
+from tenantry.api.requests import RequestState
 from tenantry.api.streaming import (
     LARGE_BYTES,
     ClientHungUp,
@@ -47,14 +57,25 @@ from tenantry.api.streaming import (
     while_admitted,
 )
 from tenantry.catalog.credentials import ApiKey
-from tenantry.kit.errors import Forbidden, Unauthenticated, Unavailable
-from tenantry.kit.negotiation import accepts_gzip
+from tenantry.kit.errors import Forbidden, Invalid, Unauthenticated, Unavailable
+from tenantry.kit.negotiation import ANY, RawHeaders, accepts_gzip, expected_tags, known_tags
+from tenantry.kit.preconditions import Expected, ResourceExists
+from tenantry.kit.release import VERSION
 from tenantry.schemas.base import ZipFile
+from tenantry.tenant.entry import TenantContext
 
 # A constant, because in Python 3.11 access to a member of an enumeration is slow.
 NOT_MODIFIED = HTTPStatus.NOT_MODIFIED
 
+DIGEST_BYTES = 16
+PRECONDITIONS = frozenset({b"if-match", b"if-none-match"})
+_RELEASE = VERSION.encode()
+
 _log = structlog.get_logger(__name__)
+
+
+class BadPrecondition(Invalid):
+    """`If-Match` and `If-None-Match` hold entity tags, or an asterisk alone."""
 
 
 def represent(endpoint: Endpoint, data: Any) -> Response:
@@ -70,6 +91,78 @@ def represent(endpoint: Endpoint, data: Any) -> Response:
         answer.headers.extend(more)
         return answer
     return Response(status, SUCCESS + encode(data) + b"}", [JSON, *more])
+
+
+async def unchanged_response(
+    endpoint: Endpoint, ctx: TenantContext, scope: Mapping[str, Any], known: frozenset[bytes]
+) -> Response | None:
+    """Return 304 if the current version of the response is one of the *known* tags, else None."""
+    if endpoint.version is None:
+        return None
+    tag = _tag(await endpoint.version(ctx), ctx, scope)
+    return Response(304, b"", [(b"etag", tag)], is_page=True) if tag in known else None
+
+
+def conditional_response(
+    endpoint: Endpoint,
+    ctx: TenantContext,
+    scope: Mapping[str, Any],
+    known: frozenset[bytes],
+    found: Any,
+) -> Response:
+    """Return the response with *found* and its entity tag, or 304 if that is *known*.
+
+    *found* is `Versioned`, or a resource that the endpoint edits; None if it has deleted that.
+    """
+    if found is None:
+        return represent(endpoint, None)
+    is_page = endpoint.edits is None
+    answer = represent(endpoint, found.content if is_page else found)
+    assert isinstance(answer.body, bytes)
+    tag = _tag(found.version, ctx, scope) if is_page else _tag_of(answer.body[len(SUCCESS) : -1])
+    if known and (tag in known or ANY in known):
+        return Response(304, b"", [(b"etag", tag)], is_page=is_page)
+    answer.headers.append((b"etag", tag))
+    return msgspec.structs.replace(answer, is_page=True) if is_page else answer
+
+
+def require_if_match(headers: RawHeaders) -> None:
+    """Check that a change is conditional.
+
+    Raises:
+        IfMatchRequired: It is not.
+    """
+    if expected_tags(headers) is None:
+        raise IfMatchRequired
+
+
+def expected_of(endpoint: Endpoint, headers: Sent) -> Expected:
+    """Return a function that compares a resource with If-Match and If-None-Match.
+
+    It raises `ResourceExists` if If-None-Match names the resource, as an asterisk does: a missing
+    one is 404 in any case. None if those headers name no tag.
+
+    Raises:
+        BadPrecondition: An asterisk is in a list (RFC 9110, sections 13.1.1 and 13.1.2).
+    """
+    sent, schema = headers.items(), endpoint.edits
+    tags, unwanted = expected_tags(sent), known_tags(sent)
+    assert schema is not None
+    if any(ANY in some and len(some) > 1 for some in (tags or unwanted, unwanted)):
+        raise BadPrecondition
+    wanted = None if tags is None or ANY in tags else tags
+    if wanted is None and not unwanted:
+        return None
+
+    def is_expected(current: Any) -> bool:
+        tag = _tag_of(encode(schema.of(current)))
+        if wanted is not None and tag not in wanted:
+            return False
+        if ANY in unwanted or tag in unwanted:
+            raise ResourceExists
+        return True
+
+    return is_expected
 
 
 async def streamed_response(
@@ -169,7 +262,11 @@ async def send_response(
         (b"x-request-id", request.request_id.encode()),
     ]
     if request.quota is not None:
-        headers += _rate_limit(request.quota)
+        # Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4: q and w are the quota
+        # and its window in seconds, r is the remaining quota, t the seconds until it is reset.
+        quota = request.quota
+        left = f'"{quota.policy}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
+        headers += _policy(quota.policy, quota.per_window), (b"ratelimit", left.encode())
     if isinstance(request.caller, Identity):
         key = request.caller.api_key
         if request.ctx is not None and key is not None and key.replaced_at is not None:
@@ -214,17 +311,19 @@ def _deprecation(key: ApiKey) -> Headers:
     return [(b"deprecation", since.encode()), (b"sunset", until.encode())]
 
 
-def _rate_limit(quota: Quota) -> Headers:
-    """Return the rate limit headers.
-
-    Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4: q and w are the quota and
-    its window in seconds, r is the remaining quota, t the seconds until it is reset.
-    """
-    left = f'"{quota.policy}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
-    return [_policy(quota.policy, quota.per_window), (b"ratelimit", left.encode())]
-
-
 @lru_cache(maxsize=1_024)
 def _policy(name: str, per_window: int) -> tuple[bytes, bytes]:
     policy = f'"{name}";q={per_window};w={WINDOW_SECONDS}'
     return b"ratelimit-policy", policy.encode()
+
+
+def _tag_of(representation: bytes) -> bytes:
+    """Return the strong entity tag of a representation, in JSON."""
+    return b'"%s"' % blake2b(representation, digest_size=DIGEST_BYTES).hexdigest().encode()
+
+
+def _tag(version: UUID, ctx: TenantContext, scope: Mapping[str, Any]) -> bytes:
+    """Return the strong entity tag of the response of *version*."""
+    digest = blake2b(version.bytes + ctx.tenant.id.bytes, digest_size=DIGEST_BYTES)
+    digest.update(b"%s\0%s\0%s" % (_RELEASE, scope["raw_path"], scope["query_string"]))
+    return b'"%s"' % digest.hexdigest().encode()

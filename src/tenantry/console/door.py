@@ -19,11 +19,11 @@ from tenantry.console.files import (
     manual_paths,
     read_files,
 )
-from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.ids import new_request_id
 from tenantry.kit.metrics import Metrics
 from tenantry.kit.negotiation import ANY, accepts_gzip, accepts_html, known_tags
+from tenantry.kit.request_log import AccessEntry, AccessLog
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -107,7 +107,7 @@ class Console:
             ms=round(ms, 2),
         )
         self._access_log.write(entry)
-        self._metrics.count_request(told, ROUTE, status, ms)
+        self._metrics.requests.count(told, ROUTE, status, ms)
 
 
 def _answer(file: File, method: str, sent: Headers, *, is_kept: bool) -> tuple[int, Headers, bytes]:

@@ -27,8 +27,6 @@ from tenantry.kit.pages import Page, Window
 VALUE_CHARS_MAX = 300
 # Longest target: two ids, or an id and a label.
 TARGET_CHARS_MAX = 300
-# An IPv6 address with a zone, and more.
-ADDRESS_CHARS_MAX = 100
 # Entries in memory while the log is exported.
 EXPORT_ROWS = 500
 # Entries that one call of `AuditLog.prune` removes; called every 5 s, it keeps up with 200
@@ -268,20 +266,11 @@ def new_entry(
         action=action,
         target=target[:TARGET_CHARS_MAX],
         tenant_id=tenant_id,
-        address=address_of(ctx),
+        address=ctx.address,
         command=ctx.command,
         changes=list(map(dict, changes)),
         request_id=ctx.request_id,
     )
-
-
-def address_of(ctx: OperationContext) -> str:
-    """Return the address of the client as an entry has it: short, and printable."""
-    address = ctx.address[:ADDRESS_CHARS_MAX]
-    if address.isprintable():
-        return address
-    # A proxy may forward any text as an address.
-    return "".join(one if one.isprintable() else "?" for one in address)
 
 
 def changes_between(before: object, after: object, *names: str) -> Changes:

@@ -19,7 +19,8 @@ from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.workers import Report, WaveAnswers
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.errors import Conflict
-from tenantry.kit.metrics import TENANTS_COUNTED_MAX, Answers, Metrics
+from tenantry.kit.metrics import Metrics
+from tenantry.kit.request_log import TENANTS_COUNTED_MAX, Answers
 from tenantry.migration.errors import explain
 
 REPORTS_SECONDS_MAX = 30.0
@@ -62,7 +63,7 @@ class AnswerCounts:
             await asyncio.sleep(self._pace.beat_seconds)
 
     async def _count(self) -> None:
-        now = self._metrics.answers.copy()
+        now = self._metrics.requests.answers.copy()
         found = await holds.rated(self._catalog)
         # A run that is seen for the first time has begun after the copy before: so that none of
         # its errors are taken for errors before it.

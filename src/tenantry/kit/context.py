@@ -16,7 +16,7 @@ class OperationContext(msgspec.Struct, frozen=True, kw_only=True):
         request_id: The id of the request in logs, in the audit log and in responses.
         now: The instant of the operation, in UTC. Operations never read the clock.
         actor: The caller, as in the audit log.
-        address: The client's address, or the name of the door.
+        address: The client's address, short and printable, or the name of the door.
         command: The command on the command line, without its arguments; else None.
     """
 

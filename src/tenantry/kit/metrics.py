@@ -5,33 +5,25 @@ formats them. No label contains a tenant: there may be a hundred thousand, and m
 people who need not know them.
 """
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import UUID
 
-from tenantry.kit.access_log import SERVER_ERROR
 from tenantry.kit.clock import utc_now
 from tenantry.kit.release import VERSION
+from tenantry.kit.request_log import BUCKETS_MS, RequestCounts
 from tenantry.kit.sizes import FreeSpaceMark, space_above
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-
-BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
-METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-OTHER_METHOD = "-"
-# A process remembers about 200 bytes for each tenant that has sent it a request.
-TENANTS_COUNTED_MAX = 100_000
 
 # The labels of the counters; a run with a failed tenant counts as failed.
 SUCCESS, FAILED = "success", "failed"
@@ -81,54 +73,16 @@ class Pool(Protocol):
         """How many of them are unused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The answers of this process to requests of tenants since it began, never published by tenant.
-
-    Tenants are integers, because UUID.__hash__ is slow Python code. After `TENANTS_COUNTED_MAX`
-    tenants, further ones are not counted.
-
-    Attributes:
-        counts: How many answers each tenant has got.
-        errors: How many of them had a status of 5xx; without those that got none.
-    """
-
-    counts: dict[int, int] = field(default_factory=dict)
-    errors: dict[int, int] = field(default_factory=dict)
-
-    def copy(self) -> "Answers":
-        """Return the answers until now."""
-        return Answers(self.counts.copy(), self.errors.copy())
-
-
-@dataclass(slots=True)
-class _Durations:
-    """The histogram of the durations of requests to one endpoint."""
-
-    ms: float = 0.0
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_MS) + 1))
-
-
-@dataclass(slots=True)
-class _Requests:
-    """The requests to one endpoint with one status."""
-
-    durations: _Durations
-    count: int = 0
-
-
 class Metrics:
     """The metrics of one process.
 
     Attributes:
         fleet: The state of the service; None if it is not known.
-        answers: The answers to each tenant; not part of the metrics.
+        requests: The counts of requests.
     """
 
     def __init__(self) -> None:
-        self.answers = Answers()
-        self._requests: dict[tuple[str, str, int], _Requests] = {}
-        self._durations: dict[tuple[str, str], _Durations] = {}
+        self.requests = RequestCounts()
         # Zeros are included, so that the first failure is an increase.
         self._tenants = Counter({SUCCESS: 0, FAILED: 0})
         self._runs = Counter({SUCCESS: 0, FAILED: 0})
@@ -150,27 +104,6 @@ class Metrics:
         registry.register(self)
         prometheus.ProcessCollector(registry=registry)
         return registry
-
-    def count_request(
-        self, method: str, route: str, status: int, ms: float, tenant: UUID | None = None
-    ) -> None:
-        """Count one request, by the path template of its endpoint, and by its *tenant* if known.
-
-        The *route* of all unknown paths is one constant.
-        """
-        if tenant is not None:
-            counts, errors, key = self.answers.counts, self.answers.errors, tenant.int
-            if key in counts or len(counts) < TENANTS_COUNTED_MAX:
-                counts[key] = counts.get(key, 0) + 1
-                if status >= SERVER_ERROR:
-                    errors[key] = errors.get(key, 0) + 1
-        requests = self._requests.get((method, route, status))
-        if requests is None:
-            requests = self._first(method, route, status)
-        requests.count += 1
-        durations = requests.durations
-        durations.ms += ms
-        durations.counts[bisect_left(BUCKETS_MS, ms)] += 1
 
     def count_tenant(self, outcome: str) -> None:
         """Count one tenant of a migration run that this process has ended."""
@@ -257,24 +190,18 @@ class Metrics:
         yield _gauge("tenantry_heartbeat_age_seconds", silence, self._read_silence())
         yield self._collect_spaces()
 
-    def _first(self, method: str, route: str, status: int) -> _Requests:
-        if method not in METHODS:
-            method = OTHER_METHOD  # a stranger may send any word
-        durations = self._durations.setdefault((method, route), _Durations())
-        return self._requests.setdefault((method, route, status), _Requests(durations))
-
     def _collect_requests(self) -> "Iterator[Metric]":
         requests = _families().CounterMetricFamily(
             "tenantry_requests", "Requests answered.", labels=[*_ROUTE, "status"]
         )
-        for (method, route, status), found in list(self._requests.items()):
+        for (method, route, status), found in list(self.requests.counted.items()):
             requests.add_metric([method, route, str(status)], found.count)
         yield requests
         durations = _families().HistogramMetricFamily(
             "tenantry_request_duration_seconds", "From the head to the answer.", labels=_ROUTE
         )
         bounds = [*(str(bound / 1000) for bound in BUCKETS_MS), "+Inf"]
-        for labels, took in list(self._durations.items()):
+        for labels, took in list(self.requests.durations.items()):
             buckets = list(zip(bounds, accumulate(took.counts), strict=True))
             durations.add_metric(labels, buckets, took.ms / 1000)
         yield durations

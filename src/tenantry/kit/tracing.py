@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from tenantry.kit.access_log import SERVER_ERROR, AccessEntry
 from tenantry.kit.release import VERSION
+from tenantry.kit.request_log import SERVER_ERROR, AccessEntry
 
 Answer = TypeVar("Answer")
 

@@ -173,7 +173,7 @@ async def _update_profile(
         audit_at=ctx.now,
         audit_actor=ctx.actor,
         audit_target=str(user_id),
-        audit_address=audit_log.address_of(ctx),
+        audit_address=ctx.address,
         audit_command=ctx.command,
         audit_request_id=ctx.request_id,
     )

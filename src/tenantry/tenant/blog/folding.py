@@ -32,7 +32,7 @@ class Folding:
     async def fold(self, tenant_id: UUID, title: str | None, content: str | None) -> Folded:
         """Return the folded title and content of a post of a tenant.
 
-        A long text takes up to 3 s, so call it before a transaction begins. `api.fair_share` limits
+        A long text takes up to 3 s, so call it before a transaction begins. `FairShare` limits
         how many texts of a tenant wait.
 
         Raises:

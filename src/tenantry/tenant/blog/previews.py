@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tenantry.access import preview_tokens
 from tenantry.access.credentials import BadExpiry
 from tenantry.access.preview_tokens import PreviewClaims
-from tenantry.access.rate_limits import RateLimits, check
+from tenantry.access.request_limits import RateLimits, check
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.db.statements import Statement, columns_of, parameters

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from tenantry.api.error_responses import ClientDisconnected
-from tenantry.api.http.body_memory import (
+from tenantry.api.request_body import (
     UNCOUNTED_BYTES,
     BodyMemory,
     BodyReservation,
     TooManyBodies,
+    read_body,
 )
-from tenantry.api.request_state import Scope
-from tenantry.api.requests import read_body
+from tenantry.api.requests import Scope
 from tenantry.api.routes.tenant_auth import update_profile
 
 JSON = {b"content-type": b"application/json"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.access.rate_limits import COUNTED_MAX, RateLimits, TooManyRequests, check
+from tenantry.access.request_limits import COUNTED_MAX, RateLimits, TooManyRequests, check
 from tenantry.kit.ids import new_id
 
 CREDENTIAL = new_id()
