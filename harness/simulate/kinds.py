@@ -130,7 +130,7 @@ async def _run_change(
         await _step(world)
         async with held.catalog.begin() as session:
             await note_event(session, held, new, job_states.SUSPENDED)
-            world.changed.add(new.id)
+        world.changed.add(new.id)
         await _step(world)
         await _finish(held, new)
 
