@@ -160,10 +160,10 @@ bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw d
 torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses, SHORT=1, SEED=
 	$(BIN)/python -m harness.torture $(if $(CHECK),--only $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
 
-faults: .venv/.dev ## Let each write, sync, rename and open fail, one after the other; OPERATION=, SHORT=1, STRIDE=25, SEED=, CALL="pwrite 17"
+faults: .venv/.dev ## Let each write, sync, rename and open fail, one after the other; OPERATION=, SHORT=1, STRIDE=25, SEED=, LANES=4, CALL="pwrite 17"
 	@command -v gcc >/dev/null || { echo "NOT RUN: needs gcc: apt-get install gcc libc6-dev" >&2; exit 3; }
 	$(BIN)/python -m harness.faults $(if $(OPERATION),--only "$(OPERATION)") $(if $(SHORT),--short) $(if $(STRIDE),--stride $(STRIDE)) \
-		$(if $(SEED),--seed $(SEED)) $(if $(CALL),--call "$(CALL)") $(FAULTS)
+		$(if $(SEED),--seed $(SEED)) $(if $(LANES),--lanes $(LANES)) $(if $(CALL),--call "$(CALL)") $(FAULTS)
 
 states: .venv/.dev ## Walk through the states of tenants, and predict each answer; WALKS=40, STEPS=50, SEED=
 	$(BIN)/python -m harness.states $(if $(WALKS),--walks $(WALKS)) $(if $(STEPS),--steps $(STEPS)) $(if $(SEED),--seed $(SEED))

@@ -4,23 +4,32 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from harness.driver import WRONG_USE, Target, begin, find, scratch, seed_of
+from harness.faults.lanes import Lane, opened
 from harness.faults.operations import OPERATIONS, Operation
 from harness.faults.sweep import Choice, sweep
 from harness.finding import Finding
 from harness.machine import describe
 from harness.processes import ROOT
+from testkit.postgres import memory
 
 COLUMNS = ["operation, on SQLite unless it is said", "calls", "what was found", ""]
 PACKAGES = ("sqlalchemy", "alembic", "uvloop")
 SHORT_CALLS = 2
+LANES = 4
 OPERATION_SECONDS_MAX = 7_200
 TARGET = Target(
     "faults",
     ROOT / "docs" / "reliability.md",
-    {"only": "OPERATION", "short": "SHORT", "seed": "SEED", "stride": "STRIDE", "call": "CALL"},
+    {
+        "only": "OPERATION",
+        "short": "SHORT",
+        "seed": "SEED",
+        "stride": "STRIDE",
+        "call": "CALL",
+        "lanes": "LANES",
+    },
     "FAULTS",
     records_parts=True,
 )
@@ -41,23 +50,30 @@ def main(arguments: Sequence[str]) -> int:
         call=options.call,
     )
     found: list[Finding] = []
-    with scratch("faults") as folder:
+    count = options.lanes or LANES
+    with scratch("faults", memory()) as folder, opened(folder, count) as lanes:
         about = [TARGET.about(options, f"seed {choice.seed}"), *describe(folder, PACKAGES)]
         for operation in (one for one in OPERATIONS if one.name in chosen):
-            check = partial(_check, operation, folder, choice, options.messages)
+            check = partial(_check, operation, lanes, choice, options.messages)
             found += find(operation.name, check, OPERATION_SECONDS_MAX)
     return TARGET.conclude(options, about, COLUMNS, found)
 
 
-def _check(operation: Operation, folder: Path, choice: Choice, shows: bool) -> list[Finding]:  # noqa: FBT001 - called once
-    swept = sweep(operation, folder / operation.name.replace(" ", "-"), choice)
+def _check(
+    operation: Operation,
+    lanes: Sequence[Lane],
+    choice: Choice,
+    shows: bool,  # noqa: FBT001 - called once
+) -> list[Finding]:
+    swept = sweep(operation, lanes, choice)
+    missed = f", {swept.missed} not reached" if swept.missed else ""
     said = sorted(swept.messages.items(), key=lambda one: -one[1])
     return [
         Finding(
             name=swept.name,
             check=swept.name,
             must=str(swept.calls),
-            found=f"{swept.trials} tried, {swept.errors} errors, {swept.repeated} repeated, "
+            found=f"{swept.trials} tried{missed}, {swept.errors} errors, {swept.repeated} repeated, "
             f"faults {len(swept.faults)}",
             faults=swept.faults,
             notes=[f"{count} times: {text}" for text, count in said] if shows else [],
@@ -71,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--every", action="store_true", help="each call with each of its errors")
     parser.add_argument("--stride", type=int, help="only each so many of SQLite's pages")
     parser.add_argument("--call", default="", help="only this one, such as `pwrite 17`")
+    parser.add_argument("--lanes", type=int, help=f"so many at the same time; else {LANES}")
     parser.add_argument("--messages", action="store_true", help="list what was said")
     return parser
 

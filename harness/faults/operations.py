@@ -3,17 +3,29 @@
 import json
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 
 from harness.faults.preloaded import POSTING
 from harness.faults.programs import Outcome
-from harness.faults.stage import FAR, FAR_POSTGRES, MOVER, NEW, OWNER, SHOP, Stage
+from harness.faults.stage import (
+    BOTH,
+    CATALOG,
+    FAR,
+    FAR_POSTGRES,
+    MOVER,
+    NEW,
+    OWNER,
+    POSTGRESQL,
+    SHOP,
+    SQLITE,
+    Stage,
+)
 from tenantry.db.urls import sqlite_path
 from testkit.postgres import create_database
-from testkit.raw_sql import connected, rows, run, tables
+from testkit.raw_sql import columns, connected, rows, run, tables
 from testkit.revisions import AlembicFolder
 
 Check = Callable[[Stage], list[str]]
@@ -48,7 +60,8 @@ class Operation:
         failed: Returns what is wrong after a failure; it may change the state.
         is_done: Whether it has taken effect, though it failed: then it is not repeated.
         retry: What is run before the command is repeated, if it refuses.
-        needs_postgres: Whether it needs a PostgreSQL server.
+        engine: Of the installation: `SQLITE`, `BOTH` or `POSTGRESQL`.
+        creates: Whether it creates a database on the PostgreSQL server.
         may_suspend: Whether a tenant that cannot be migrated stays suspended, as is documented.
         catalog_moves: Whether the catalog is another one afterwards.
     """
@@ -61,7 +74,8 @@ class Operation:
     failed: Check = _no_faults
     is_done: Callable[[Stage], bool] = lambda _: False
     retry: tuple[str, ...] = ()
-    needs_postgres: bool = False
+    engine: str = SQLITE
+    creates: bool = False
     may_suspend: bool = False
     catalog_moves: bool = False
 
@@ -104,24 +118,25 @@ def _empty(stage: Stage) -> None:
     stage.contents.clear()
     for one in sorted(stage.folder.rglob("*"), reverse=True):
         one.rmdir() if one.is_dir() else one.unlink()
+    if stage.server_url:
+        stage.drop_databases("tenantry_")
+        create_database(stage.server_url, CATALOG)
 
 
 def _listed_if_any(stage: Stage) -> list[str]:
     """A catalog that exists is whole."""
-    path = sqlite_path(stage.catalog)
-    assert path is not None
-    if not path.exists() or "tenant" not in tables(stage.catalog):
+    if not stage.has_catalog():
         return []
-    with connected(stage.catalog) as query:
-        whole = query("PRAGMA integrity_check") == [("ok",)]
-    faults = [] if whole else ["the catalog is damaged"]
+    faults: list[str] = []
+    if stage.engine != POSTGRESQL:
+        with connected(stage.catalog) as query:
+            whole = query("PRAGMA integrity_check") == [("ok",)]
+        faults = [] if whole else ["the catalog is damaged"]
     return faults + (_new_is_whole(stage) if _is_ready(stage) else [])
 
 
 def _is_ready_if_any(stage: Stage) -> bool:
-    path = sqlite_path(stage.catalog)
-    assert path is not None
-    return path.exists() and "tenant" in tables(stage.catalog) and _is_ready(stage)
+    return stage.has_catalog() and _is_ready(stage)
 
 
 # Archives.
@@ -165,6 +180,9 @@ def _make_catalog_archive(stage: Stage) -> None:
     made.rename(stage.archive)
     for one in stage.data.glob("catalog.db*"):
         one.unlink()
+    if stage.server_url:
+        stage.drop_databases(CATALOG)
+        create_database(stage.server_url, CATALOG)
 
 
 def _catalog_is_back(stage: Stage) -> list[str]:
@@ -173,9 +191,7 @@ def _catalog_is_back(stage: Stage) -> list[str]:
 
 def _no_half_catalog(stage: Stage) -> list[str]:
     """A catalog that lists something lists everything."""
-    path = sqlite_path(stage.catalog)
-    assert path is not None
-    if not path.exists() or "tenant" not in tables(stage.catalog) or not stage.tenants():
+    if not stage.has_catalog() or not stage.tenants():
         return []
     return stage.faults()
 
@@ -286,12 +302,11 @@ def _weights(stage: Stage, name: str) -> str:
     tenant = stage.tenants()[name]
     url = stage.url(tenant)
     with connected(url) as query:
-        columns = {row[1] for row in query("PRAGMA table_info(note)")}
-        is_added = "added" in tables(url)
-        if "weight" not in columns and not is_added:
-            return "before"
-        if "weight" not in columns or not is_added:
+        is_wide, is_added = "weight" in columns(url, "note"), "added" in tables(url)
+        if is_wide is not is_added:
             return "between"
+        if not is_added:
+            return "before"
         ((count,),) = query("SELECT count(*) FROM added")
         ((weighed,),) = query("SELECT count(*) FROM note WHERE weight = id")
     return "after" if count == weighed == len(stage.contents[name][0]) else "between"
@@ -309,7 +324,7 @@ def posts_faults(stage: Stage, outcome: Outcome) -> list[str]:
     ] + [f"answered {one}" for one in tries if one["status"] not in {201, 503, 507}]
 
 
-OPERATIONS = (
+_OPERATIONS = (
     Operation(
         "first command",
         lambda _: ("tenant", "create", NEW, *OWNER),
@@ -370,7 +385,8 @@ OPERATIONS = (
         prepare=_drop_notes,
         done=_moved_to(FAR_POSTGRES),
         is_done=_on_the_old(FAR_POSTGRES),
-        needs_postgres=True,
+        creates=True,
+        engine=BOTH,
     ),
     Operation(
         "move to SQLite",
@@ -378,7 +394,7 @@ OPERATIONS = (
         prepare=_move_away,
         done=_moved_to(FAR),
         is_done=_on_the_old(FAR),
-        needs_postgres=True,
+        engine=BOTH,
     ),
     Operation(
         "catalog move to a file",
@@ -396,13 +412,37 @@ OPERATIONS = (
         always=_one_catalog(_other_database),
         retry=("catalog", "move", "--cancel"),
         catalog_moves=True,
-        needs_postgres=True,
+        engine=BOTH,
+    ),
+)
+
+
+# Of an installation on PostgreSQL: each by its name, and whether it creates a database there.
+_ON_POSTGRESQL = {
+    "first command": True,
+    "create": True,
+    "post": False,
+    "migrate all": False,
+    "backup": False,
+    "restore as another": True,
+    "replace": True,
+    "restore catalog": False,
+    "catalog move to PostgreSQL": False,
+}
+OPERATIONS = (
+    *_OPERATIONS,
+    *(
+        replace(
+            one,
+            name=f"PostgreSQL: {one.name}",
+            engine=POSTGRESQL,
+            creates=_ON_POSTGRESQL[one.name],
+        )
+        for one in _OPERATIONS
+        if one.name in _ON_POSTGRESQL
     ),
 )
 
 
 def _tenants_if_any(stage: Stage) -> dict[str, Any]:
-    path = sqlite_path(stage.catalog)
-    assert path is not None
-    is_there = path.exists() and "tenant" in tables(stage.catalog)
-    return dict(stage.tenants()) if is_there else {}
+    return dict(stage.tenants()) if stage.has_catalog() else {}

@@ -1,7 +1,8 @@
 """``python -m harness.faults.preloaded``: forks a process for each program that it is asked for.
 
-It has imported what the programs need, and compiled their statements, so that one takes tenths of
-a second. Each line of its input is a `Request`; each line of its output is an exit status.
+It has imported what the programs need, and compiled their statements, so that one takes a tenth of
+a second. Its arguments are pairs of descriptors, for what is asked at the same time: each line
+read from the first is a `Request`; each line written to the second is an exit status.
 """
 
 import gc
@@ -9,10 +10,13 @@ import os
 import sys
 import tempfile
 import threading
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -39,6 +43,7 @@ class Request(msgspec.Struct):
         environment: Its settings.
         folder: Where it runs.
         watched: The folder whose files are counted.
+        port: Of the server whose messages are counted; 0 if there is none.
         record: What is counted is there.
         output: Where its standard output goes.
         errors: Where its standard error goes.
@@ -49,6 +54,7 @@ class Request(msgspec.Struct):
     environment: dict[str, str]
     folder: str
     watched: str
+    port: int
     record: str
     output: str
     errors: str
@@ -58,20 +64,50 @@ class Request(msgspec.Struct):
 POSTING = "posting"
 
 
-def main() -> None:
-    """Serve requests until the input ends."""
+def main(pairs: Sequence[str]) -> None:
+    """Serve requests from each pair of descriptors until they end."""
     for name in IMPORTED:
         import_module(name)
     _warm_up()
-    decoder = msgspec.json.Decoder(Request)
-    for line in sys.stdin.buffer:
-        pid = os.fork()
-        if pid == 0:
-            _run(decoder.decode(line))
+    for number, pair in enumerate(pairs):
+        if os.fork() == 0:
+            for other in pairs[number + 1 :]:
+                os.close(int(other.partition(",")[2]))
+            _serve(*map(int, pair.split(",")))
             return
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        sys.stdout.write(f"{status}\n")
-        sys.stdout.flush()
+        os.close(int(pair.partition(",")[2]))
+    for _ in pairs:
+        os.wait()
+
+
+def _serve(requests: int, statuses: int) -> None:
+    decoder = msgspec.json.Decoder(Request)
+    with os.fdopen(requests, "rb") as source, os.fdopen(statuses, "w") as sink:
+        for line in source:
+            pid = os.fork()
+            if pid == 0:
+                _end(_run, decoder.decode(line))
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            sink.write(f"{status}\n")
+            sink.flush()
+
+
+def _end(run: Callable[[Request], None], request: Request) -> NoReturn:
+    """Run a program, and end this process without what Python does last.
+
+    Python takes all that was imported apart, which costs as much as the program, and opens no file.
+    """
+    status: object = 0
+    try:
+        run(request)
+    except SystemExit as error:
+        status = error.code
+    except BaseException:  # noqa: BLE001 - as Python does
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status if isinstance(status, int) else int(status is not None))
 
 
 def _warm_up() -> None:
@@ -102,7 +138,7 @@ def _run(request: Request) -> None:
         os.close(handle)
     os.environ.update(request.environment)
     os.chdir(request.folder)
-    arming = (request.watched, request.record, request.failing)
+    arming = (request.watched, request.port, request.record, request.failing)
     if request.arguments[0] == POSTING:
         from harness.faults import posting  # noqa: PLC0415 - in the fork
 
@@ -114,4 +150,4 @@ def _run(request: Request) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

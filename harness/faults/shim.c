@@ -1,4 +1,5 @@
-/* Preloaded into a command: fails the n-th call of one kind on files below a folder.
+/* Preloaded into a command: fails the n-th call of one kind on files below a folder, or breaks the
+   connection to a server at its n-th message.
 
    Nothing is counted before `faults_arm`. Counts and the path of the first failed call are in a
    shared file, so that they survive the process. */
@@ -8,17 +9,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 /* In the order of `KINDS` in shim.py. */
-enum { OPEN, WRITE, PWRITE, FSYNC, FDATASYNC, RENAME, FTRUNCATE, KINDS };
+enum { OPEN, WRITE, PWRITE, FSYNC, FDATASYNC, RENAME, FTRUNCATE, SEND, KINDS };
 
 /* As `RECORD` in shim.py. */
 struct record {
@@ -29,32 +32,38 @@ struct record {
 
 /* Instead of an error: half of the bytes are written, and the call succeeds. */
 #define SHORT (-1)
+/* The message is sent, and its answer is lost. */
+#define UNANSWERED (-2)
 
 static struct record *record;
 static char folder[PATH_MAX];
 static long number;
-static int kind, error, lasting;
+static int port, kind, error, lasting;
 
-int faults_arm(const char *below, const char *file, int which, long nth, int with, int lasts) {
+int faults_arm(const char *below, int server, const char *file, int which, long nth, int with,
+               int lasts) {
     int handle = open(file, O_RDWR);
     if (handle < 0) return -1;
     void *at = mmap(NULL, sizeof *record, PROT_READ | PROT_WRITE, MAP_SHARED, handle, 0);
     close(handle);
     if (at == MAP_FAILED) return -1;
     snprintf(folder, sizeof folder, "%s/", below);
-    kind = which, number = nth, error = with, lasting = lasts;
+    port = server, kind = which, number = nth, error = with, lasting = lasts;
     record = at;
     return 0;
 }
 
-/* Return 0, or the error that the call shall have. */
-static int judge(int which, const char *path) {
-    if (strncmp(path, folder, strlen(folder)) != 0) return 0;
+/* Count a call; return 0, or the error that it shall have. */
+static int judge_any(int which, const char *path) {
     long count = atomic_fetch_add(&record->counts[which], 1) + 1;
     if (which != kind || (lasting ? count < number : count != number)) return 0;
     if (atomic_fetch_add(&record->failed, 1) == 0)
         snprintf(record->path, sizeof record->path, "%s", path);
     return error;
+}
+
+static int judge(int which, const char *path) {
+    return strncmp(path, folder, strlen(folder)) == 0 ? judge_any(which, path) : 0;
 }
 
 static int judge_handle(int which, int handle) {
@@ -80,6 +89,19 @@ static int judge_path(int which, int at, const char *path) {
     base[length] = 0;
     snprintf(whole, sizeof whole, "%s/%s", base, path);
     return judge(which, whole);
+}
+
+/* Return 0, or the error of a message to the server; the connection is broken then. */
+static int judge_socket(int handle) {
+    if (!record || !port) return 0;
+    struct sockaddr_in peer;
+    socklen_t size = sizeof peer;
+    int saved = errno, is_other = getpeername(handle, (struct sockaddr *)&peer, &size) != 0;
+    errno = saved;
+    if (is_other || peer.sin_family != AF_INET || ntohs(peer.sin_port) != port) return 0;
+    int with = judge_any(SEND, "the connection");
+    if (with > 0) shutdown(handle, SHUT_RDWR);
+    return with;
 }
 
 #define REAL(name) \
@@ -116,11 +138,34 @@ OPENING(open64)
 OPENING_AT(openat)
 OPENING_AT(openat64)
 
+#define SENDING(call) \
+    int with = judge_socket(handle); \
+    if (with > 0) FAIL(with); \
+    ssize_t sent = call; \
+    if (with == UNANSWERED) shutdown(handle, SHUT_RDWR); \
+    return sent
+
 ssize_t write(int handle, const void *data, size_t size) {
     REAL(write);
-    int with = judge_handle(WRITE, handle);
-    if (with > 0) FAIL(with);
-    return real(handle, data, with == SHORT && size > 1 ? size / 2 : size);
+    int failing = judge_handle(WRITE, handle);
+    if (failing > 0) FAIL(failing);
+    if (failing == SHORT && size > 1) return real(handle, data, size / 2);
+    SENDING(real(handle, data, size));
+}
+
+ssize_t writev(int handle, const struct iovec *parts, int count) {
+    REAL(writev);
+    SENDING(real(handle, parts, count));
+}
+
+ssize_t send(int handle, const void *data, size_t size, int flags) {
+    REAL(send);
+    SENDING(real(handle, data, size, flags));
+}
+
+ssize_t sendmsg(int handle, const struct msghdr *message, int flags) {
+    REAL(sendmsg);
+    SENDING(real(handle, message, flags));
 }
 
 #define WRITING_AT(name, type) \

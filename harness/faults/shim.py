@@ -7,10 +7,13 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-KINDS = ("open", "write", "pwrite", "fsync", "fdatasync", "rename", "ftruncate")
+KINDS = ("open", "write", "pwrite", "fsync", "fdatasync", "rename", "ftruncate", "send")
 """In the order of `shim.c`."""
 SHORT = -1
 """Instead of an error: half of the bytes are written, and the call succeeds."""
+UNANSWERED = -2
+"""The message is sent, and then the connection breaks: its answer is lost."""
+NAMES = {SHORT: "short", UNANSWERED: "unanswered"}
 ERRORS = {
     "open": (errno.EMFILE, errno.EIO),
     "write": (errno.ENOSPC, errno.EIO, SHORT),
@@ -19,6 +22,7 @@ ERRORS = {
     "fdatasync": (errno.EIO, errno.ENOSPC),
     "rename": (errno.EIO, errno.ENOSPC),
     "ftruncate": (errno.EIO,),
+    "send": (errno.ECONNRESET, UNANSWERED),
 }
 PATH_MAX = 4096
 RECORD = struct.Struct(f"{len(KINDS)}qq{PATH_MAX}s")
@@ -31,7 +35,7 @@ class Failing:
     Attributes:
         kind: One of `KINDS`.
         number: Which call of this kind, from 1.
-        error: An `errno`, or `SHORT`.
+        error: An `errno`, `SHORT` or `UNANSWERED`.
         lasts: Whether all later calls of this kind fail, too.
     """
 
@@ -42,7 +46,7 @@ class Failing:
 
     def __str__(self) -> str:
         """Return it for people."""
-        name = "short" if self.error == SHORT else errno.errorcode[self.error]
+        name = NAMES.get(self.error) or errno.errorcode[self.error]
         return f"{self.kind} {self.number}{' and later' if self.lasts else ''}: {name}"
 
 
@@ -87,8 +91,14 @@ def read(file: Path) -> Record:
     return Record(counted, failed, path.partition(b"\0")[0].decode())
 
 
-def arm(folder: str, record: str, failing: Failing | None) -> None:
-    """Count calls on files below *folder* from now on; let one fail. For the preloaded process.
+def arm(folder: str, port: int, record: str, failing: Failing | None) -> None:
+    """Count calls from now on, and let one fail. For the preloaded process.
+
+    Args:
+        folder: Calls on the files below it are counted.
+        port: And messages to the server at this port of this machine; 0 if there is none.
+        record: The file of the counts.
+        failing: What fails.
 
     Raises:
         OSError: The record cannot be opened.
@@ -96,6 +106,7 @@ def arm(folder: str, record: str, failing: Failing | None) -> None:
     wanted = failing or Failing(KINDS[0], 0, 0)
     done = ctypes.CDLL(None).faults_arm(
         folder.encode(),
+        port,
         record.encode(),
         KINDS.index(wanted.kind),
         ctypes.c_long(wanted.number),

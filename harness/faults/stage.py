@@ -2,11 +2,11 @@
 
 import json
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import psycopg
 from psycopg import sql
 
 from harness.faults.preloaded import POSTING
@@ -14,12 +14,16 @@ from harness.faults.programs import Outcome, Programs
 from harness.faults.shim import Failing
 from harness.world import Size, make_world
 from tenantry.db.urls import sqlite_path
-from testkit.postgres import find_binaries
+from testkit import postgres
+from testkit.postgres import copy_database, create_database, database_url, find_binaries
 from testkit.raw_sql import connected, rows, run, tables
 
 SHOP, MOVER, NEW = "Tenant 0", "Tenant 1", "New"
 # On two servers: both are folders; FAR_POSTGRES, if there is one, is on PostgreSQL.
 NEAR, FAR, FAR_POSTGRES = "default", "far", "postgresql"
+# Where the catalog and the tenants are: `BOTH` has a PostgreSQL server for moves only.
+SQLITE, BOTH, POSTGRESQL = "sqlite", "both", "postgresql"
+CATALOG = "tenantry_catalog"
 NOTES = 300
 OWNER = ("--owner-email", "a@example.com")
 # Side files of SQLite's.
@@ -66,13 +70,15 @@ class Stage:
         base: The folder of everything.
         programs: Runs commands.
         environment: The settings of the installation.
-        server_url: Of the superuser of a PostgreSQL server; empty if all is on SQLite.
+        engine: `SQLITE`, `BOTH` or `POSTGRESQL`.
+        server_url: Of the superuser of the PostgreSQL server; empty if all is on SQLite.
         contents: Of each tenant, as it was at the beginning.
     """
 
     base: Path
     programs: Programs
     environment: dict[str, str]
+    engine: str
     server_url: str
     contents: dict[str, Content] = field(default_factory=dict)
 
@@ -103,39 +109,57 @@ class Stage:
 
     def run(self, *arguments: str, failing: Failing | None = None) -> Outcome:
         """Run a program; see `Programs.run`."""
-        return self.programs.run(arguments, self.environment, self.folder, failing)
+        port = urlsplit(self.server_url).port or 0
+        return self.programs.run(arguments, self.environment, self.folder, port, failing)
 
     def must(self, *arguments: str) -> None:
         """Run a command that must succeed."""
         outcome = self.run(*arguments)
         assert outcome.status == 0, (arguments, outcome.output, outcome.errors)
 
-    def save(self) -> None:
+    def save(self, name: str = "saved") -> None:
         """Keep the state for `reset`."""
-        saved = self.base / "saved"
+        saved = self.base / name
         shutil.rmtree(saved, ignore_errors=True)
         shutil.copytree(self.folder, saved)
-        self._copy_databases("tenantry_", "saved_")
+        self._copy_databases("tenantry_", f"{name}_")
 
-    def reset(self) -> None:
+    def reset(self, name: str = "saved") -> None:
         """Put the saved state back."""
         shutil.rmtree(self.folder)
-        shutil.copytree(self.base / "saved", self.folder)
-        self._copy_databases("saved_", "tenantry_")
+        shutil.copytree(self.base / name, self.folder)
+        self._copy_databases(f"{name}_", "tenantry_")
+
+    def begin(self) -> "Stage":
+        """Return it as it was made."""
+        shutil.rmtree(self.base / "archives", ignore_errors=True)
+        self.reset("fresh")
+        return replace(self, environment={**self.environment}, contents={**self.contents})
 
     def _copy_databases(self, source: str, target: str) -> None:
         if not self.server_url:
             return
-        with psycopg.connect(self.server_url, autocommit=True) as connection:
-            found = connection.execute("SELECT datname FROM pg_database").fetchall()
-            names = [name for (name,) in found]
-            for name in (one for one in names if one.startswith(target)):
+        self.drop_databases(target)
+        with postgres.connected(self.server_url) as connection:
+            for name in self.databases(source):
+                copy_database(connection, target + name.removeprefix(source), template=name)
+
+    def databases(self, prefix: str) -> list[str]:
+        """Return the names of the databases of the server that begin with *prefix*."""
+        names = [name for (name,) in rows(self.server_url, "SELECT datname FROM pg_database")]
+        return sorted(one for one in names if one.startswith(prefix))
+
+    def drop_databases(self, prefix: str) -> None:
+        """Drop the databases of the server that begin with *prefix*."""
+        with postgres.connected(self.server_url) as connection:
+            for name in self.databases(prefix):
                 drop = sql.SQL("DROP DATABASE {} WITH (FORCE)")
                 connection.execute(drop.format(sql.Identifier(name)))
-            for name in (one for one in names if one.startswith(source)):
-                both = (target + name.removeprefix(source), name)
-                copy = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-                connection.execute(copy.format(*map(sql.Identifier, both)))
+
+    def has_catalog(self) -> bool:
+        """Return whether there is a catalog."""
+        path = sqlite_path(self.catalog)
+        return (path is None or path.exists()) and "tenant" in tables(self.catalog)
 
     def tenants(self, catalog: str | None = None) -> dict[str, Tenant]:
         """Return the tenants that the catalog lists, by name."""
@@ -144,8 +168,8 @@ class Stage:
 
     def url(self, tenant: Tenant) -> str:
         """Return the URL of the database of a tenant."""
-        if tenant.server == FAR_POSTGRES:
-            return f"{self.server_url.rpartition('/')[0]}/{tenant.database}"
+        if tenant.server == FAR_POSTGRES or (tenant.server == NEAR and self.engine == POSTGRESQL):
+            return database_url(self.server_url, tenant.database)
         place = self.folder / FAR if tenant.server == FAR else self.data / "tenants"
         found = sorted(place.rglob(f"{tenant.database}.db"))
         return f"sqlite:///{found[0] if found else place / 'missing'}"
@@ -185,13 +209,10 @@ class Stage:
         names = {one.database for one in listed.values()} | kept
         found += [f"file left: {one}" for one in self._unknown_files(names)]
         if self.server_url:
-            existing = rows(self.server_url, "SELECT datname FROM pg_database")
             found += [
                 f"database left: {name}"
-                for (name,) in existing
-                if name.startswith("tenantry_")
-                and not name.startswith(("tenantry_template", "tenantry_catalog"))
-                and name not in names
+                for name in self.databases("tenantry_")
+                if not name.startswith(("tenantry_template", CATALOG)) and name not in names
             ]
         return found
 
@@ -216,12 +237,15 @@ def _missing(name: str, before: Content, now: Content) -> list[str]:
     return [f"{name} has lost {len(one)} rows, such as {one[0]}" for one in lost if one]
 
 
-def make_stage(base: Path, programs: Programs, server_url: str) -> Stage:
-    """Return a new installation."""
+def make_stage(base: Path, programs: Programs, engine: str, server_url: str) -> Stage:
+    """Return a new installation; *server_url* is empty if all of it is on SQLite."""
     base.mkdir(parents=True)
-    world = make_world(base / "at", Size(2, 1))
+    is_there = engine == POSTGRESQL
+    catalog_url = create_database(server_url, CATALOG) if is_there else None
+    near = server_url if is_there else None
+    world = make_world(base / "at", Size(2, 1), catalog_url=catalog_url, server_url=near)
     servers = {FAR: f"sqlite:///{base}/at/{FAR}"}
-    if server_url:
+    if engine == BOTH:
         servers[FAR_POSTGRES] = server_url
     environment = {
         **world.environment,
@@ -231,7 +255,7 @@ def make_stage(base: Path, programs: Programs, server_url: str) -> Stage:
         # A failure that lasts is as a server that is away.
         "TENANTRY_SERVER_PATIENCE_S": "2",
     }
-    stage = Stage(base, programs, environment, server_url)
+    stage = Stage(base, programs, environment, engine, server_url)
     for tenant in world.tenants:
         run(
             tenant.url,
@@ -244,4 +268,5 @@ def make_stage(base: Path, programs: Programs, server_url: str) -> Stage:
         stage.caller.write_text(json.dumps({"x-api-key": tenant.api_key, "authorization": token}))
         stage.must(POSTING, str(stage.caller))
     stage.contents = {name: stage.content(one) for name, one in stage.tenants().items()}
+    stage.save("fresh")
     return stage
