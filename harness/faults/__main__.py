@@ -67,14 +67,14 @@ def _check(
 ) -> list[Finding]:
     swept = sweep(operation, lanes, choice)
     missed = f", {swept.missed} not reached" if swept.missed else ""
+    tried = f"{swept.trials} tried{missed}, {swept.errors} errors, {swept.repeated} repeated"
     said = sorted(swept.messages.items(), key=lambda one: -one[1])
     return [
         Finding(
             name=swept.name,
             check=swept.name,
             must=str(swept.calls),
-            found=f"{swept.trials} tried{missed}, {swept.errors} errors, {swept.repeated} repeated, "
-            f"faults {len(swept.faults)}",
+            found=f"{tried}, faults {len(swept.faults)}",
             faults=swept.faults,
             notes=[f"{count} times: {text}" for text, count in said] if shows else [],
         )

@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.simulate.history import Event, History, Result, events_of
 from harness.simulate.planted import planted
 from harness.simulate.store import Store
-from tenantry.migration.streams import Streams
+from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.stream import STREAM
 
+REVISIONS = Path(__file__).parent / "revisions"
 HISTORIES = 40
 """Of one process: what they leave is freed only at its end."""
 
@@ -56,7 +58,7 @@ class Player:
     def __init__(self, image: bytes, fault: str | None) -> None:
         gc.disable()  # see `History`
         self._store = Store(image)
-        self._streams = Streams(STREAM)
+        self._streams = Streams(STREAM, Stream("user", REVISIONS))
         self._plant = ExitStack()
         if fault is not None:
             self._plant.enter_context(planted(fault))

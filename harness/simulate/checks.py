@@ -1,7 +1,7 @@
 """What must hold after each transaction, and at the end of a history."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -9,7 +9,7 @@ from harness.simulate.clock import CLOCK
 from harness.simulate.engine import Engine
 from harness.simulate.process import Process
 from harness.simulate.store import Store
-from harness.simulate.world import FENCED, MISSING, World, applied_by
+from harness.simulate.world import FENCED, MISSING, Entry, World, applied_by, in_effect
 from tenantry.catalog.workers import NO_WORKER, SILENCE_MS
 from tenantry.fleet.active_runs import STATE_SECONDS_MAX
 
@@ -38,6 +38,7 @@ class Run(NamedTuple):
     holding_wave: int | None
     unopened: int
     planner: str | None
+    undoes: str | None
 
 
 class Item(NamedTuple):
@@ -76,7 +77,8 @@ class Rows(NamedTuple):
 
 _RUNS = (
     "SELECT id, total_count, success_count, failed_count, finished_at, stop_reason, waves,"
-    " max_failures, wave_failed_max, holding_wave, unopened_count, planner_id FROM migration_run"
+    " max_failures, wave_failed_max, holding_wave, unopened_count, planner_id, undoes"
+    " FROM migration_run"
 )
 _ITEMS = (
     "SELECT run_id, tenant_id, state, worker_id, finished_at, applied, error, database_name"
@@ -227,16 +229,30 @@ class Checks:
         _expect({one.hex for one in self._world.changed} == changed, "a job was not undone")
 
     def _check_outcome(self, item: Item, database: str) -> None:
-        full = len(self._world.revisions)
         is_moved = any(text in (item.error or "") for text in (MISSING, FENCED))
         _expect(not is_moved, "a tenant fails because it was moved")
         applied = applied_by(self._world, database, UUID(item.run))
         named = item.applied.split(",") if item.applied else []
         _expect(set(named) <= set(applied), "an outcome names a revision that is not applied")
+        run, log = self._rows.runs[item.run], self._world.tenants[database].log
+        undoes = {one.undoes for one in log if one.run.hex == run.id}
+        wanted = None if run.undoes is None else UUID(run.undoes)
+        _expect(undoes <= {wanted}, "an undo migrates forward, or undoes another run")
         if item.state == "Success":
-            log = self._world.tenants[database].log
-            _expect(len(log) == full, "a tenant succeeded and is not at the head")
             _expect(named == applied, "a success does not name what was applied")
+            self._check_success(run, log)
+
+    def _check_success(self, run: Run, log: Sequence[Entry]) -> None:
+        if run.undoes is None:
+            last = max((at for at, one in enumerate(log, 1) if one.run.hex == run.id), default=0)
+            # Another run may have applied the rest, and an undo may have come since.
+            then, full = range(last, len(log) + 1), len(self._world.revisions)
+            is_there = any(len(in_effect(log[:at])) == full for at in then)
+            _expect(is_there, "a tenant succeeded and is not at the head")
+            return
+        left = [one for one in in_effect(log) if one.run.hex == run.undoes]
+        is_undone = all(one.number < self._world.own_count for one in left)
+        _expect(is_undone, "an undo succeeded, and a revision of its run is applied")
 
     def _check_items(self, before: Rows, after: Rows, own: str) -> defaultdict[str, Counter[str]]:
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)

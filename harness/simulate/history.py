@@ -1,5 +1,6 @@
 """One history: what happens, by a seed, and then until everything has ended."""
 
+import asyncio
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from tenantry.catalog import tenants
 from tenantry.catalog.job_queue import BACKUP, MOVE, REPLACE, RESTORE
 from tenantry.fleet.run_options import CHECK, RunOptions
 from tenantry.kit.errors import TenantryError
-from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
+from tenantry.migration.schema_state import Applied
 from tenantry.migration.streams import Streams
 
 PROCESSES_MAX = 5
@@ -26,6 +27,7 @@ END_SECONDS_MAX = 240.0
 OPERATOR_SECONDS = 1.0
 STEPS_MAX = 200_000
 KEPT_SHARE = 0.5
+UNDO_TRIES_MAX, UNDO_PAUSE_SECONDS = 20, 0.5
 JOBS_AT_ONCE_MAX = 3
 
 _ENDED: list[object] = []
@@ -71,6 +73,7 @@ WEIGHTS = {
     "start_run": 6,
     "cancel_run": 5,
     "continue_run": 2,
+    "undo_run": 4,
     "queue_job": 5,
     "move_tenant": 4,
     "cancel_job": 2,
@@ -139,8 +142,8 @@ class History:
         self._choose = self._chance
         self._store, self._streams, self._note = store, streams, note
         store.reset(self._chance, self._chance.choice((0.0, 0.0, 0.02, 0.1, 0.2)))
-        pending = streams.pending(SchemaRevision(BASE, None))
-        self._world = World(self._chance, tuple(Applied(one.stream, one.name) for one in pending))
+        every = tuple(Applied(one.stream, one.name) for one in streams.revisions)
+        self._world = World(self._chance, every, len(streams.own.revisions))
         self._processes: dict[str, Process] = {}
         self._checks = Checks(store, self._world, self._processes)
         self._checks.note = note
@@ -214,17 +217,15 @@ class History:
 
     def start_run(self) -> None:
         """Start a run with some options."""
-        options = self._options()
         process = self._any()
+        process.run(self._start(process, self._options()))
 
-        async def start() -> None:
-            run_id = await process.fleet.plan(
-                process.context(), triggered_by="operator", options=options
-            )
-            run = self._checks.rows.runs.get(run_id.hex)
-            self._checks.promised_runs[run_id] = -1 if run is None else run.total
-
-        process.run(start())
+    async def _start(self, process: Process, options: RunOptions) -> None:
+        run_id = await process.fleet.plan(
+            process.context(), triggered_by="operator", options=options
+        )
+        run = self._checks.rows.runs.get(run_id.hex)
+        self._checks.promised_runs[run_id] = -1 if run is None else run.total
 
     def _options(self) -> RunOptions:
         chance = self._choose
@@ -262,6 +263,21 @@ class History:
                     process.context(), run_id, wave=self._choose.choice((wave, wave, 1))
                 )
             )
+
+    def undo_run(self) -> None:
+        """Undo a run as soon as one has ended, perhaps one that nobody may undo."""
+        process, waves = self._any(), self._choose.choice((None, None, (1, "100%")))
+
+        async def undo() -> None:
+            for _ in range(UNDO_TRIES_MAX):
+                ended = [one for one in self._checks.rows.runs.values() if one.finished_at]
+                if ended:
+                    run_id = UUID(self._choose.choice(sorted(one.id for one in ended)))
+                    await self._start(process, RunOptions(undoes=run_id, waves=waves))
+                    return
+                await asyncio.sleep(UNDO_PAUSE_SECONDS)
+
+        process.run(undo())
 
     def queue_job(self) -> None:
         """Queue some jobs."""

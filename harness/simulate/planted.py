@@ -18,10 +18,13 @@ from tenantry.catalog import (
     run_tenants,
 )
 from tenantry.catalog.job_states import Event
-from tenantry.catalog.runs import Progress
+from tenantry.catalog.runs import MigrationRun, Progress
 from tenantry.db.statements import Statement
+from tenantry.fleet import active_runs
 from tenantry.fleet.active_runs import ActiveRun
 from tenantry.fleet.claims import Claims
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.streams import Streams
 from tenantry.work import undoing
 
 
@@ -138,6 +141,16 @@ def _stop_is_not_read() -> Fault:
         return True
 
     return Fault(ActiveRun, "is_clear", is_clear)
+
+
+def _undo_goes_forward() -> Fault:
+    """A process that joins the undo of a run migrates forward."""
+    original = active_runs.known_scripts
+
+    def known_scripts(run: MigrationRun, streams: Streams) -> tuple[RunScripts, bool]:
+        return original(msgspec.structs.replace(run, undoes=None), streams)
+
+    return Fault(active_runs, "known_scripts", known_scripts)
 
 
 def _stop_is_undone() -> Fault:
@@ -296,6 +309,7 @@ OF_RUNS: Mapping[str, Callable[[], Fault]] = {
         _stop_is_undone,
         _claims_are_forgotten,
         _failures_count_twice,
+        _undo_goes_forward,
         _moved_tenants_fail,
     )
 }

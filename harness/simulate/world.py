@@ -2,10 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from harness.simulate.clock import CLOCK
@@ -16,7 +16,8 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.write_fence import DatabaseBusy
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.schema_state import BASE, Applied, SchemaRevision, SchemaState
+from tenantry.migration.schema_state import BASE, Applied, SchemaRevision, SchemaState, Undo
+from tenantry.migration.undo import MovedOn
 
 SERVERS = ("default", "second")
 TENANTS = 10
@@ -43,21 +44,40 @@ def database_name(number: int) -> str:
     return f"tenantry_{number:032x}"
 
 
+class Entry(NamedTuple):
+    """A revision that a run has applied, or undone.
+
+    Attributes:
+        run: The run.
+        number: The place of the revision among all, from 0.
+        undoes: The run that had applied it, if this one undoes that.
+    """
+
+    run: UUID
+    number: int
+    undoes: UUID | None = None
+
+
 @dataclass
 class TenantDatabase:
     """The database of a tenant.
 
     Attributes:
-        log: The run of each applied revision, in order.
+        log: What was applied and undone, in order.
         failures: How many more attempts fail.
         is_fenced: Whether it rejects writes, because it is being moved.
         writers: The processes with a transaction in it.
     """
 
-    log: list[UUID] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)
     failures: int = 0
     is_fenced: bool = False
     writers: list[str] = field(default_factory=list)
+
+    @property
+    def applied(self) -> list[Entry]:
+        """What is applied now, in order."""
+        return in_effect(self.log)
 
     @contextmanager
     def writing(self, process: str) -> Iterator[None]:
@@ -75,6 +95,7 @@ class World:
 
     Attributes:
         revisions: All revisions, in order.
+        own_count: How many of them, the first ones, are Tenantry's own, and are never undone.
         started: Called when the migration of a tenant begins: the run, the database, the process.
         databases: Those that jobs have made and not dropped.
         dropped: Those that were dropped.
@@ -90,6 +111,7 @@ class World:
 
     chance: random.Random
     revisions: tuple[Applied, ...]
+    own_count: int
     started: Callable[[UUID, str, str], None] = lambda *_: None
     tenants: dict[str, TenantDatabase] = field(default_factory=dict)
     databases: set[str] = field(default_factory=set)
@@ -103,6 +125,14 @@ class World:
     origins: dict[str, str] = field(default_factory=dict)
     is_alive: Callable[[str], bool] = lambda _: True
 
+    @property
+    def _ids(self) -> list[str]:
+        numbers = [one.revision.partition("_")[0] for one in self.revisions]
+        return [
+            number if at < self.own_count else f"{number}.{at - self.own_count + 1}"
+            for at, number in enumerate(numbers)
+        ]
+
     def copy(self, old: str, new: str) -> None:
         """Copy the database of a tenant."""
         found = self.tenants[old]
@@ -111,7 +141,16 @@ class World:
 
     def position(self, count: int) -> SchemaRevision:
         """Return the revision of a database with the first *count* revisions."""
-        return SchemaRevision(self.revisions[count - 1].revision[:4] if count else BASE, None)
+        own = min(count, self.own_count)
+        return SchemaRevision(
+            self._ids[own - 1] if own else BASE, self._ids[count - 1] if count > own else BASE
+        )
+
+    def undoable(self, found: TenantDatabase, undo: Undo) -> tuple[list[Entry], bool]:
+        """Return what can be undone in a database, in order, and whether nothing came after it."""
+        user = [one for one in found.applied if one.number >= self.own_count]
+        undoable = [one for one in user if one.run == undo.run_id]
+        return undoable, user[len(user) - len(undoable) :] == undoable
 
     def check_server(self, name: str) -> None:
         """Raise `ServerAway` if a server is away."""
@@ -198,7 +237,7 @@ class WorldMigrator:
         self._process = process
 
     async def migrate(
-        self, url: str, _scripts: RunScripts, *, run_id: UUID, **_options: object
+        self, url: str, scripts: RunScripts, *, run_id: UUID, **_options: object
     ) -> SchemaState:
         """Migrate a database; return its state, with the error if it failed."""
         world, chance = self._world, self._world.chance
@@ -214,36 +253,66 @@ class WorldMigrator:
             if world.tenants.get(name) is not found:
                 raise ServerAway("The connection was closed: the database was dropped.")
             error = None
-            if len(found.log) < len(world.revisions) and found.failures:
+            todo = self._todo(found, run_id, scripts.undo)
+            if todo and found.failures:
                 found.failures -= 1
                 error = RevisionBroken("It is broken.")
-                found.log += [run_id] * chance.randint(0, len(world.revisions) - len(found.log) - 1)
-            else:
-                found.log += [run_id] * (len(world.revisions) - len(found.log))
-            state = self._state(found, run_id, error)
+                todo = todo[: chance.randint(0, len(todo) - 1)]
+            found.log += todo
+            state = self._state(found, run_id, scripts.undo, error)
         await asyncio.sleep(chance.random() * QUICK_SECONDS)
         if chance.random() < LOST_ANSWER_SHARE:
             raise ServerAway("The connection was lost.")
         return state
 
     async def read_state(
-        self, url: str, _streams: object, *, run_id: UUID, **_options: object
+        self, url: str, _streams: object, *, run_id: UUID, undo: Undo | None, **_options: object
     ) -> SchemaState:
         """Return the state of a database, and what a run has applied there."""
         server, _, name = url.partition("/")
         await asyncio.sleep(self._world.chance.random() * QUICK_SECONDS)
         self._world.check_server(server)
-        return self._state(self._found(name), run_id, None)
+        return self._state(self._found(name), run_id, undo, None)
+
+    def _todo(self, found: TenantDatabase, run_id: UUID, undo: Undo | None) -> list[Entry]:
+        """Return what a run has to do in a database."""
+        if undo is None:
+            numbers = range(len(found.applied), len(self._world.revisions))
+            return [Entry(run_id, number) for number in numbers]
+        undoable, is_newest = self._world.undoable(found, undo)
+        if not is_newest:
+            raise MovedOn
+        return [Entry(run_id, one.number, undo.run_id) for one in reversed(undoable)]
 
     def _found(self, name: str) -> TenantDatabase:
         if name not in self._world.tenants:
             raise DatabaseMissing(MISSING)
         return self._world.tenants[name]
 
-    def _state(self, found: TenantDatabase, run_id: UUID, error: Exception | None) -> SchemaState:
-        log = found.log
-        applied = [self._world.revisions[at] for at, one in enumerate(log) if one == run_id]
-        return SchemaState(self._world.position(len(log)), applied, error)
+    def _state(
+        self, found: TenantDatabase, run_id: UUID, undo: Undo | None, error: Exception | None
+    ) -> SchemaState:
+        revisions = self._world.revisions
+        applied = [revisions[one.number] for one in found.log if one.run == run_id]
+        undoable, is_newest = self._world.undoable(found, undo) if undo else ([], True)
+        return SchemaState(
+            self._world.position(len(found.applied)),
+            applied,
+            error,
+            undoable=tuple(revisions[one.number].revision for one in undoable),
+            is_newest=is_newest,
+        )
+
+
+def in_effect(log: Sequence[Entry]) -> list[Entry]:
+    """Return what of a log was not undone, in order."""
+    found: list[Entry] = []
+    for one in log:
+        if one.undoes is None:
+            found.append(one)
+        else:
+            found.remove(Entry(one.undoes, one.number))
+    return found
 
 
 def as_server(server: WorldServer) -> Server:
@@ -259,4 +328,4 @@ def as_migrator(migrator: WorldMigrator) -> Migrator:
 def applied_by(world: World, name: str, run_id: UUID) -> list[Any]:
     """Return the names of the revisions that a run has applied to a database."""
     log = world.tenants[name].log
-    return [world.revisions[at].revision for at, one in enumerate(log) if one == run_id]
+    return [world.revisions[one.number].revision for one in log if one.run == run_id]

@@ -59,8 +59,10 @@ class TestSimulate:
         assert done.returncode == 0, done.stdout + done.stderr
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("fault", ["outcomes_change", "hold_opens", "nothing_is_dropped"])
-    def test_finds_a_fault_of_runs_and_of_the_ledger(self, fault: str):
+    @pytest.mark.parametrize(
+        "fault", ["outcomes_change", "undo_goes_forward", "nothing_is_dropped"]
+    )
+    def test_finds_a_fault_of_runs_of_undos_and_of_the_ledger(self, fault: str):
         done = _simulate("--fault", fault, "--seconds", "120")
 
         assert done.returncode == 1, done.stdout + done.stderr

@@ -1,0 +1,1 @@
+CREATE TABLE page (id INTEGER);
