@@ -12,6 +12,7 @@ from harness.simulate.store import Store
 from harness.simulate.world import FENCED, MISSING, Entry, World, applied_by, in_effect
 from tenantry.catalog.workers import NO_WORKER, SILENCE_MS
 from tenantry.fleet.active_runs import STATE_SECONDS_MAX
+from tenantry.kit.hook_events import RUN_ENDED, RUN_STARTED
 
 START_DELAYS_MAX = 10
 """A process that has read no stop of a run may begin a tenant for so many delays more."""
@@ -66,6 +67,15 @@ class Job(NamedTuple):
     finished_at: str | None
 
 
+class Message(NamedTuple):
+    """A row of `notification`."""
+
+    id: str
+    event: str
+    run: str | None
+    state: str
+
+
 class Rows(NamedTuple):
     """The rows that are checked, by their keys, and the last heartbeats."""
 
@@ -73,6 +83,7 @@ class Rows(NamedTuple):
     items: Mapping[tuple[str, str], Item]
     jobs: Mapping[str, Job]
     seen_ms: Mapping[str, int]
+    messages: Mapping[str, Message]
 
 
 _RUNS = (
@@ -85,16 +96,20 @@ _ITEMS = (
     " FROM tenant_migration"
 )
 _JOBS = "SELECT id, kind, state, worker_id, database_name, error, finished_at FROM job"
+_MESSAGES = (
+    "SELECT id, event, replace(json_extract(payload, '$.data.runId'), '-', ''), state"
+    " FROM notification"
+)
 _WORKERS = "SELECT id, seen_at_ms FROM worker"
 _TENANTS = "SELECT id, database_name, is_read_only FROM tenant"
 
 
-NOTHING = Rows({}, {}, {}, {})
+NOTHING = Rows({}, {}, {}, {}, {})
 
 
 def read(engine: Engine, before: Rows, since: int) -> Rows:
     """Return the rows as they are now: those of *before* if their table has not changed *since*."""
-    runs, items, jobs, seen_ms = before
+    runs, items, jobs, seen_ms, messages = before
     if engine.has_changed("migration_run", since):
         runs = {one.id: one for one in map(Run._make, engine.read(_RUNS))}
     if engine.has_changed("tenant_migration", since):
@@ -103,7 +118,9 @@ def read(engine: Engine, before: Rows, since: int) -> Rows:
         jobs = {one.id: one for one in map(Job._make, engine.read(_JOBS))}
     if engine.has_changed("worker", since):
         seen_ms = dict(engine.read(_WORKERS))
-    return Rows(runs, items, jobs, seen_ms)
+    if engine.has_changed("notification", since):
+        messages = {one.id: one for one in map(Message._make, engine.read(_MESSAGES))}
+    return Rows(runs, items, jobs, seen_ms, messages)
 
 
 class Checks:
@@ -166,6 +183,8 @@ class Checks:
             _expect(gone <= _hidden(before), "a shown run is gone")
         if after.jobs is not before.jobs:
             self._check_jobs(before, after, own)
+        if after.messages is not before.messages:
+            self._check_messages(before, after)
 
     def _check_start(self, run_id: UUID, database: str, process: str) -> None:
         run = self._rows.runs.get(run_id.hex)
@@ -195,8 +214,10 @@ class Checks:
     def has_ended(self) -> bool:
         """Return whether every run and every job has ended."""
         rows = self._rows
-        return all(run.finished_at is not None for run in rows.runs.values()) and all(
-            one.state in ENDED for one in rows.jobs.values()
+        return (
+            all(run.finished_at is not None for run in rows.runs.values())
+            and all(one.state in ENDED for one in rows.jobs.values())
+            and all(one.state != QUEUED for one in rows.messages.values())
         )
 
     def at_the_end(self) -> None:
@@ -205,6 +226,10 @@ class Checks:
         for run_id, total in self.promised_runs.items():
             found = rows.runs.get(run_id.hex)
             _expect(found is not None and found.total == total, "a confirmed run is not there")
+        for run in rows.runs.values():
+            told = [one.event for one in rows.messages.values() if one.run == run.id]
+            for event in (RUN_STARTED, RUN_ENDED):
+                _expect(told.count(event) == 1, f"a run has {told.count(event)} times {event}")
         for job_id in self.promised_jobs:
             _expect(job_id.hex in rows.jobs, "a confirmed job is not there")
         tenants = list(self._store.engine.read(_TENANTS))
@@ -320,6 +345,16 @@ class Checks:
         if run.waves is not None:
             _check_waves(run, [int(size) for size in run.waves.split()], ended, counts)
 
+    def _check_messages(self, before: Rows, after: Rows) -> None:
+        for one in after.messages.values():
+            old = before.messages.get(one.id)
+            if old is None or old.state == one.state:
+                continue
+            _expect(old.state == QUEUED, "a notification changes after its end")
+            _expect(one.state == DELIVERED, f"a notification is {one.state}")
+            _expect(one.id in self._world.received, "a notification is delivered to nobody")
+        _expect(before.messages.keys() <= after.messages.keys(), "a notification is gone")
+
     def _check_jobs(self, before: Rows, after: Rows, own: str) -> None:
         for job in after.jobs.values():
             old = before.jobs.get(job.id)
@@ -338,6 +373,7 @@ class Checks:
         _expect(before.jobs.keys() <= after.jobs.keys(), "a job is gone")
 
 
+QUEUED, DELIVERED = "queued", "delivered"
 _STATES = ("Waiting", "Pending", "Success", "Failed")
 _NEXT = {
     "queued": {"queued", "running", "failed"},

@@ -16,6 +16,7 @@ from harness.simulate.world import SERVERS, TENANTS, TenantDatabase, World, data
 from tenantry.catalog import tenants
 from tenantry.catalog.job_queue import BACKUP, MOVE, REPLACE, RESTORE
 from tenantry.fleet.run_options import CHECK, RunOptions
+from tenantry.kit import webhooks
 from tenantry.kit.errors import TenantryError
 from tenantry.migration.schema_state import Applied
 from tenantry.migration.streams import Streams
@@ -148,6 +149,7 @@ class History:
         self._checks = Checks(store, self._world, self._processes)
         self._checks.note = note
         store.committed = self._checks.committed
+        webhooks.post = self._world.receive  # type: ignore[assignment]
         self._world.started = self._checks.started
         self._world.is_alive = lambda name: self._processes[name].is_alive
         for number in range(TENANTS):

@@ -12,6 +12,7 @@ from tenantry.catalog import (
     job_queue,
     job_states,
     jobs,
+    outbox,
     owned_databases,
     progress,
     run_claims,
@@ -294,6 +295,14 @@ def _moves_stay_read_only() -> Fault:
     return Fault(move_undo, "_make_writable", make_writable)
 
 
+def _sent_by_the_dead() -> Fault:
+    """A notification that a process was sending when it was killed is sent by no other."""
+    is_abandoned = outbox.is_abandoned(outbox._row.worker_id, outbox._worker)
+    only_free = sa.select(outbox._row.id).where(outbox._is_due, ~is_abandoned)
+    due = only_free.order_by(outbox._row.id).limit(1)
+    return Fault(outbox, "_DUE", Statement(due, outbox.RowId))
+
+
 OF_RUNS: Mapping[str, Callable[[], Fault]] = {
     one.__name__.lstrip("_"): one
     for one in (
@@ -310,6 +319,7 @@ OF_RUNS: Mapping[str, Callable[[], Fault]] = {
         _claims_are_forgotten,
         _failures_count_twice,
         _undo_goes_forward,
+        _sent_by_the_dead,
         _moved_tenants_fail,
     )
 }

@@ -12,7 +12,7 @@ from uuid import UUID
 from harness.simulate.clock import CLOCK
 from harness.simulate.kinds import kinds_of
 from harness.simulate.loop import Loop
-from harness.simulate.store import Store, StoreCatalog
+from harness.simulate.store import HOOK, TARGET, Store, StoreCatalog
 from harness.simulate.world import (
     SERVERS,
     World,
@@ -21,6 +21,7 @@ from harness.simulate.world import (
     as_migrator,
     as_server,
 )
+from tenantry.catalog.pace import PACE
 from tenantry.fleet.approval import Rules
 from tenantry.fleet.migration_runs import Fleet
 from tenantry.fleet.worker import Worker
@@ -31,6 +32,7 @@ from tenantry.kit.metrics import Metrics
 from tenantry.migration.streams import Streams
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.work import undoing
+from tenantry.work.delivery import Deliveries
 from tenantry.work.heartbeat import Heartbeat
 from tenantry.work.ledger import Ledger
 from tenantry.work.queue import Queue
@@ -87,6 +89,9 @@ class Process:
             self.ledger, self._kinds, concurrency=JOB_CONCURRENCY, scratch=Path("nowhere")
         )
         self.queue = Queue(ledger=self.ledger, kinds=self._kinds, hint=self.jobs.hint)
+        self._deliveries = Deliveries(
+            self.catalog, self._heartbeat.worker_id, {TARGET: HOOK}, pace=PACE
+        )
         self.fleet = Fleet(
             self.catalog,
             self.worker,
@@ -150,6 +155,7 @@ class Process:
             partial(self._heartbeat.keep_beating, self.worker.report),
             self.worker.work,
             self.jobs.work,
+            self._deliveries.work,
             self._keep_house,
         ]
         self._tasks += [self.loop.create_task(self._keep(one)) for one in works]

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pydantic import SecretStr
+
 from harness.simulate.clock import CLOCK
 from harness.simulate.engine import Engine
 from tenantry.catalog.cache import CatalogCache
@@ -14,11 +16,15 @@ from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.sqlite.connections import conflict_of
 from tenantry.db.statements import Row, Statement
+from tenantry.kit.hook_settings import Hook
 
 CONNECTIONS_MAX = 4
 DELAYS_SECONDS = (0.03, 0.03, 0.3)
 """A transaction takes up to one of these times to begin, and its answer to arrive."""
 BUSY_PAUSE_SECONDS = 0.001
+TARGET = "target"
+HOOK = Hook(url=SecretStr("https://target.example"), secret=SecretStr("whsec_" + "c2VjcmV0" * 4))
+"""The target of notifications: see `World.receive`."""
 
 
 class Store:
@@ -181,7 +187,7 @@ class StoreCatalog(Catalog):
         async def connect() -> Connection:
             return StoreConnection(store, process)
 
-        self.subscribed = {}
+        self.subscribed = {TARGET: HOOK.events}
         self.budget = Budget(CONNECTIONS_MAX)
         Database.__init__(self, connect, self.budget, CONNECTIONS_MAX)
         self.cache = CatalogCache(self)

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -26,6 +26,8 @@ QUICK_SECONDS, SLOW_SECONDS = 0.2, 9.0
 CREATE_SECONDS = 3.0
 SLOW_SHARE = 0.05
 LOST_ANSWER_SHARE = 0.05
+RECEIVE_SECONDS, REFUSED_SHARE = 2.0, 0.1
+"""How long the target of notifications takes, at most, and how often it refuses one."""
 
 
 MISSING, FENCED = "The database does not exist.", "The database rejects writes."
@@ -107,6 +109,7 @@ class World:
         slow_seconds: How long these take, at most.
         origins: The names of the databases of moved tenants, each with that of its first one.
         is_alive: Whether a process was not killed: what that had open is rolled back.
+        received: The ids of the notifications that their target has received.
     """
 
     chance: random.Random
@@ -124,6 +127,7 @@ class World:
     slow_seconds: float = SLOW_SECONDS
     origins: dict[str, str] = field(default_factory=dict)
     is_alive: Callable[[str], bool] = lambda _: True
+    received: set[str] = field(default_factory=set)
 
     @property
     def _ids(self) -> list[str]:
@@ -151,6 +155,18 @@ class World:
         user = [one for one in found.applied if one.number >= self.own_count]
         undoable = [one for one in user if one.run == undo.run_id]
         return undoable, user[len(user) - len(undoable) :] == undoable
+
+    async def receive(
+        self, _url: str, headers: Mapping[str, str], _body: bytes, **_options: object
+    ) -> int:
+        """Receive a notification as its target does, slowly, and not always; return the status."""
+        await asyncio.sleep(self.chance.random() * RECEIVE_SECONDS)
+        if self.chance.random() < REFUSED_SHARE:
+            return 503
+        self.received.add(UUID(headers["webhook-id"]).hex)
+        if self.chance.random() < LOST_ANSWER_SHARE:
+            raise TimeoutError
+        return 204
 
     def check_server(self, name: str) -> None:
         """Raise `ServerAway` if a server is away."""

@@ -2,10 +2,11 @@
 
 import secrets
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
+from harness.faults.lanes import Lane, opened
 from harness.faults.operations import OPERATIONS, Operation
 from harness.faults.sweep import Choice, sweep
 
@@ -19,23 +20,29 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Lane]]:
+    with opened(tmp_path_factory.mktemp("faults"), 1) as made:
+        yield made
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
 def test_of_the_system_lose_nothing(
-    operation: Operation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    operation: Operation, lanes: list[Lane], capsys: pytest.CaptureFixture[str]
 ):
     seed = secrets.token_hex(4)
 
-    swept = sweep(operation, tmp_path, Choice(seed, sample=CALLS))
+    swept = sweep(operation, lanes, Choice(seed, sample=CALLS))
 
     assert swept.trials > 0
     command = f"make faults OPERATION='{operation.name}' SHORT=1 SEED={seed}"
     assert swept.faults == [], f"{command}\n{capsys.readouterr()}"
 
 
-def test_let_no_tenant_stay_read_only(tmp_path: Path):
+def test_let_no_tenant_stay_read_only(lanes: list[Lane]):
     """SQLite opens a file for reading when it cannot be opened for writing for a moment."""
     (operation,) = (one for one in OPERATIONS if one.name == "post")
 
-    swept = sweep(operation, tmp_path, Choice("", call="open 1"))
+    swept = sweep(operation, lanes, Choice("", call="open 1"))
 
     assert (swept.trials, swept.errors) == (3, 1), "only the failure that lasts ends it"
