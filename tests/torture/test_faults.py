@@ -3,6 +3,7 @@
 import secrets
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -46,3 +47,14 @@ def test_let_no_tenant_stay_read_only(lanes: list[Lane]):
     swept = sweep(operation, lanes, Choice("", call="open 1"))
 
     assert (swept.trials, swept.errors) == (3, 1), "only the failure that lasts ends it"
+
+
+def test_are_reported_with_the_call_and_what_did_not_hold(lanes: list[Lane]):
+    (create,) = (one for one in OPERATIONS if one.name == "create")
+    wrong = replace(create, failed=lambda _: ["a database is lost"])
+
+    swept = sweep(wrong, lanes, Choice("", call="open 1"))
+
+    assert (swept.trials, swept.errors) == (3, 3)
+    assert all(one.startswith("open 1") for one in swept.faults)
+    assert [one.rpartition(": ")[2] for one in swept.faults] == ["a database is lost"] * 3
