@@ -18,6 +18,7 @@ from testkit import raw_sql
 from testkit.programs import environment_of, only_line, variables
 from tests.acceptance.commands import TENANT
 from tests.conftest import PASSWORD
+from tests.integration.engines import on_sqlite
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +131,21 @@ class TestTenantAdopt:
 
         assert ended.returncode == 0
         assert "Your env.py is not run. Line 1: SET ROLE." in ended.stderr
+
+    @on_sqlite
+    def test_refuses_a_damaged_file(self, tenantry: Adopting, migrations: str):
+        """Its tenant could neither be backed up nor be moved."""
+        rows = "WITH RECURSIVE n(i) AS (VALUES (2) UNION ALL SELECT i + 1 FROM n WHERE i < 9999)"
+        raw_sql.run(tenantry.url, f"INSERT INTO thing {rows} SELECT i FROM n")
+        with Path(tenantry.name).open("r+b") as file:
+            file.seek(3 * 4096)
+            file.write(b"\xff" * 20 * 4096)
+
+        ended = tenantry.adopt(TENANTRY_TENANT_MIGRATIONS=migrations)
+
+        assert ended.returncode != 0
+        assert "The database is damaged" in ended.stderr
+        assert "Shop" not in tenantry("tenant", "list").stdout
 
     def test_refuses_in_one_line(self, tenantry: Adopting):
         raw_sql.run(tenantry.url, "INSERT INTO alembic_version VALUES ('t9')")

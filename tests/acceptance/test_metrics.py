@@ -159,13 +159,13 @@ class TestMetrics:
         """Also those of a broken database; a caller without a tenant is counted for none."""
         acme, globex = world.acme, world.globex
         clients = [await session(world, one) for one in (acme, globex)]
-        before = world.services.metrics.answers.copy()
+        before = world.services.metrics.requests.answers.copy()
         with lost(database_of(world, acme.tenant)):
             for client in clients:
                 await client.get(PROFILE)
         await world.stranger().get(PROFILE)
 
-        found = world.services.metrics.answers
+        found = world.services.metrics.requests.answers
         for one, errors in ((acme, 1), (globex, 0)):
             key = one.tenant.id.int
             assert found.counts[key] == before.counts[key] + 1

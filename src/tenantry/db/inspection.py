@@ -46,6 +46,10 @@ class NotOwner(Conflict):
     """Tenantry's role must own the database, to migrate and delete it."""
 
 
+class DatabaseDamaged(Conflict):
+    """The database is damaged, as PRAGMA integrity_check shows: repair it, or use a backup of it."""
+
+
 class SourceChanged(Conflict):
     """The database was written to during the copy: stop the programs that use it, and retry."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tenantry.db import inspection, write_fence
+from tenantry.db.copying.survey import check_sqlite
 from tenantry.db.database import Budget, Database
 from tenantry.db.outage_errors import ServerAway
 from tenantry.db.servers import (
@@ -20,7 +21,7 @@ from tenantry.db.servers import (
     checked_name,
     is_generated,
 )
-from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
+from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, DatabaseUnavailable, Session
 from tenantry.db.sqlite import files
 from tenantry.db.sqlite.connections import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX
@@ -199,9 +200,18 @@ class SqliteFolder(Server):
         return generated
 
     async def adopt_database(self, database: str, name: str) -> None:
-        """Copy the file at the path *database*."""
+        """Copy the file at the path *database*, and check the copy.
+
+        Raises:
+            SourceChanged: Another process wrote to it.
+            DatabaseDamaged: No backup and no move of it would succeed.
+        """
         path = self.path(name)
         await run_in_thread(partial(inspection.copy_sqlite, Path(database), path))
+        try:
+            await start_thread(partial(check_sqlite, path))
+        except DatabaseUnavailable as error:
+            raise inspection.DatabaseDamaged from error
         await asyncio.to_thread(private.sync_folder, path.parent)
 
 

@@ -23,6 +23,7 @@ from types import CodeType, FrameType, ModuleType
 import sqlalchemy as sa
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
+from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 
 from tenantry.kit.errors import TenantryError, Unavailable
@@ -31,7 +32,16 @@ from tenantry.migration import alembic_modules
 # Parameters of an `upgrade` that is written for Tenantry. Alembic itself passes no argument.
 _OP_PARAMETERS = frozenset({"op", "operations"})
 # When an import raises one of these, its text quotes the code, and no values.
-_QUOTE_CODE = (CommandError, SyntaxError, ImportError, NameError, AttributeError, TypeError)
+_QUOTE_CODE = (
+    CommandError,
+    RevisionError,
+    KeyError,  # of Alembic, for a `down_revision` that no file has
+    SyntaxError,
+    ImportError,
+    NameError,
+    AttributeError,
+    TypeError,
+)
 TEXT_CHARS_MAX = 200
 SETTINGS_PACKAGE = "pydantic_settings"
 SETTINGS_SHOWN_MAX = 10
