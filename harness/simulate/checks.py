@@ -65,6 +65,7 @@ class Job(NamedTuple):
     database: str | None
     error: str | None
     finished_at: str | None
+    has_suspended: bool
 
 
 class Message(NamedTuple):
@@ -74,6 +75,11 @@ class Message(NamedTuple):
     event: str
     run: str | None
     state: str
+    next_at_ms: int
+
+    def waits(self, now_ms: int) -> bool:
+        """Return whether it must be delivered: not if the database's clock was set back since."""
+        return self.state == QUEUED and self.next_at_ms - now_ms < REDELIVERY_MS_MAX
 
 
 class Rows(NamedTuple):
@@ -95,9 +101,12 @@ _ITEMS = (
     "SELECT run_id, tenant_id, state, worker_id, finished_at, applied, error, database_name"
     " FROM tenant_migration"
 )
-_JOBS = "SELECT id, kind, state, worker_id, database_name, error, finished_at FROM job"
+_JOBS = (
+    "SELECT id, kind, state, worker_id, database_name, error, finished_at, has_suspended FROM job"
+)
 _MESSAGES = (
-    "SELECT id, event, replace(json_extract(payload, '$.data.runId'), '-', ''), state"
+    "SELECT id, event, replace(json_extract(payload, '$.data.runId'), '-', ''), state,"
+    " next_at_ms"
     " FROM notification"
 )
 _WORKERS = "SELECT id, seen_at_ms FROM worker"
@@ -217,7 +226,7 @@ class Checks:
         return (
             all(run.finished_at is not None for run in rows.runs.values())
             and all(one.state in ENDED for one in rows.jobs.values())
-            and all(one.state != QUEUED for one in rows.messages.values())
+            and not any(one.waits(_now_ms()) for one in rows.messages.values())
         )
 
     def at_the_end(self) -> None:
@@ -319,8 +328,7 @@ class Checks:
         _expect(new == own, "a process gives work to another one")
         if old not in (None, _NO_WORKER):
             assert old is not None
-            now_ms = int((CLOCK.julian_day("now") - 2_440_587.5) * 86_400_000)
-            is_silent = before.seen_ms.get(old, 0) < now_ms - SILENCE_MS + 1
+            is_silent = before.seen_ms.get(old, 0) < _now_ms() - SILENCE_MS + 1
             _expect(is_silent, "a process takes over from one that has a heartbeat")
 
     def _check_run(self, old: Run | None, run: Run, counts: Counter[str]) -> None:
@@ -360,7 +368,9 @@ class Checks:
             old = before.jobs.get(job.id)
             if old is None or old == job:
                 continue
-            if job.database is not None and job.kind != "move":
+            if job.has_suspended and not old.has_suspended:
+                self._world.changed.add(UUID(job.id))
+            if job.database is not None and job.kind not in ("move", "replace"):
                 self._job_databases[job.id] = job.database
             _expect(old.state not in ENDED, "a job changes after its end")
             _expect(job.state in _NEXT[old.state], f"a job is {job.state} after {old.state}")
@@ -374,6 +384,8 @@ class Checks:
 
 
 QUEUED, DELIVERED = "queued", "delivered"
+REDELIVERY_MS_MAX = 600_000
+"""More than a pause between two deliveries here, and less than a step of the database's clock."""
 _STATES = ("Waiting", "Pending", "Success", "Failed")
 _NEXT = {
     "queued": {"queued", "running", "failed"},
@@ -390,6 +402,11 @@ def _check_waves(run: Run, sizes: list[int], ended: int, counts: Counter[str]) -
         return
     opened = next((size for size in sizes if size > ended), run.total)
     _expect(begun + run.unopened == opened, "a wave begins before the one before has ended")
+
+
+def _now_ms() -> int:
+    """Return the time of the database, in ms since 1970."""
+    return int((CLOCK.julian_day("now") - 2_440_587.5) * 86_400_000)
 
 
 def _hidden(rows: Rows) -> set[str]:
