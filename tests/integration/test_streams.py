@@ -68,6 +68,22 @@ class TestStream:
         finally:
             gate.touch()
 
+    @pytest.mark.parametrize(
+        ("below", "said"),
+        [({"b": "zz"}, "KeyError: 'zz'"), ({"a": "b", "b": "a"}, "Cycle is detected")],
+    )
+    @pytest.mark.filterwarnings("ignore:Revision zz referenced")
+    def test_with_a_broken_line_is_refused_with_the_revision(
+        self, folder: AlembicFolder, below: dict[str, str], said: str
+    ):
+        for name in ("a", "b"):
+            folder.write(
+                f"{name}_some", f"revision = {name!r}\ndown_revision = {below.get(name)!r}\n"
+            )
+
+        with pytest.raises(RevisionUnreadable, match=said):
+            _ = Stream("user", folder.path).head
+
     def test_is_read_although_a_full_disk_cut_off_the_caches_of_python(self, folder: AlembicFolder):
         folder.add("a_one", "pass")
         folder.add("b_two", "pass", below="2026")

@@ -228,7 +228,7 @@ def _claim_of(is_in_lane: sa.ColumnElement[bool]) -> Statement[Job]:
 _CLAIM = {lane: _claim_of(is_in) for lane, is_in in _IN_LANE.items()}
 _is_claimed = sa.and_(is_running, job.c.options.is_not(None))
 # Queued again, its next attempt would forget the database, and what it has done to its tenant.
-_has_begun = sa.or_(job.c.database_name.is_not(None), job.c.has_suspended, job.c.has_made_read_only)
+_has_begun = job.c.database_name.is_not(None)
 _GIVE_BACK = Statement[Any](
     sa.update(job)
     .values(state=JobState.QUEUED.value, worker_id=None)

@@ -47,7 +47,7 @@ class NotOwner(Conflict):
 
 
 class DatabaseDamaged(Conflict):
-    """The database is damaged, as PRAGMA integrity_check shows: repair it, or use a backup of it."""
+    """The database is damaged, as PRAGMA integrity_check shows: repair it, or use a backup."""
 
 
 class SourceChanged(Conflict):
