@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the files of tests in memory: most of them are databases that are flushed often."""
     order.choose_seed(config)
-    config.pluginmanager.register(order.History(config.option.order))
+    config.pluginmanager.register(order.History(config.option.order, config.option.markexpr))
     # Beside the default, asyncio sets its own for each fixture and test, for which Python formats
     # all that a fixture has returned: a quarter of the time of a `world`.
     signal.signal(signal.SIGINT, _interrupt)

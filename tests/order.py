@@ -59,8 +59,9 @@ def put_in_order(config: pytest.Config, items: list[pytest.Item]) -> None:
 class History:
     """What each process of a session has run, to run it again when a test fails."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, chosen: str) -> None:
         self._seed = seed
+        self._chosen = f"-m {shlex.quote(chosen)} " if chosen else ""
         self._files: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._failed: dict[str, str] = {}
 
@@ -86,7 +87,7 @@ class History:
             found += [
                 f"{test} failed in {process}. Again alone, and after the same files:",
                 self._command(shlex.quote(test)),
-                self._command(f"-m 'not slow' {before}"),
+                self._command(f"{self._chosen}{before}"),
             ]
         return [*found, line(self._seed)]
 

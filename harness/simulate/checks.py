@@ -236,9 +236,9 @@ class Checks:
             found = rows.runs.get(run_id.hex)
             _expect(found is not None and found.total == total, "a confirmed run is not there")
         for run in rows.runs.values():
-            told = [one.event for one in rows.messages.values() if one.run == run.id]
+            sent = [one.event for one in rows.messages.values() if one.run == run.id]
             for event in (RUN_STARTED, RUN_ENDED):
-                _expect(told.count(event) == 1, f"a run has {told.count(event)} times {event}")
+                _expect(sent.count(event) == 1, f"a run has {sent.count(event)} times {event}")
         for job_id in self.promised_jobs:
             _expect(job_id.hex in rows.jobs, "a confirmed job is not there")
         tenants = list(self._store.engine.read(_TENANTS))
@@ -360,7 +360,7 @@ class Checks:
                 continue
             _expect(old.state == QUEUED, "a notification changes after its end")
             _expect(one.state == DELIVERED, f"a notification is {one.state}")
-            _expect(one.id in self._world.received, "a notification is delivered to nobody")
+            _expect(one.id in self._world.received, "a notification is delivered to no one")
         _expect(before.messages.keys() <= after.messages.keys(), "a notification is gone")
 
     def _check_jobs(self, before: Rows, after: Rows, own: str) -> None:

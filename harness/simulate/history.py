@@ -267,7 +267,7 @@ class History:
             )
 
     def undo_run(self) -> None:
-        """Undo a run as soon as one has ended, perhaps one that nobody may undo."""
+        """Undo a run as soon as one has ended, perhaps one that cannot be undone."""
         process, waves = self._any(), self._choose.choice((None, None, (1, "100%")))
 
         async def undo() -> None:

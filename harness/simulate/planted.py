@@ -234,10 +234,10 @@ def _nothing_is_dropped() -> Fault:
 def _done_is_dropped() -> Fault:
     """A job that is done, and whose answer was lost, loses its database."""
 
-    async def owner(_session: Any, _server_name: str, _name: str) -> None:
+    async def owner_state(_session: Any, _server_name: str, _name: str) -> None:
         return None
 
-    return Fault(owned_databases, "owner", owner)
+    return Fault(owned_databases, "owner_state", owner_state)
 
 
 def _released_are_forgotten() -> Fault:

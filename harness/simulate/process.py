@@ -89,9 +89,7 @@ class Process:
             self.ledger, self._kinds, concurrency=JOB_CONCURRENCY, scratch=Path("nowhere")
         )
         self.queue = Queue(ledger=self.ledger, kinds=self._kinds, hint=self.jobs.hint)
-        self._deliveries = Deliveries(
-            self.catalog, self._heartbeat.worker_id, {TARGET: HOOK}, pace=PACE
-        )
+        self._deliveries = Deliveries(self.catalog, self._heartbeat, {TARGET: HOOK}, pace=PACE)
         self.fleet = Fleet(
             self.catalog,
             self.worker,

@@ -155,7 +155,7 @@ class TestLostJobs:
 
             assert name not in await all_names(slow)
 
-    @pytest.mark.parametrize("where", [(owned_databases, "owner"), (jobs, "apply")])
+    @pytest.mark.parametrize("where", [(owned_databases, "owner_state"), (jobs, "apply")])
     async def test_leave_none_either_if_the_catalog_does_not_answer_at_that_moment(
         self, ordinary: Settings, faults: Faults, where: tuple[object, str]
     ):

@@ -11,7 +11,7 @@ LATER = "tests/unit/test_c.py::test_c"
 
 
 def history() -> History:
-    history = History(4711)
+    history = History(4711, "not slow")
     for test in (PASSED, FAILED, LATER):
         outcome = "failed" if test == FAILED else "passed"
         history.pytest_runtest_logreport(
@@ -21,7 +21,7 @@ def history() -> History:
 
 
 def test_the_last_line_has_the_seed():
-    assert History(4711).lines() == ["order of tests: make test SEED=4711"]
+    assert History(4711, "").lines() == ["order of tests: make test SEED=4711"]
 
 
 def test_a_failed_test_is_run_again_alone():

@@ -104,8 +104,8 @@ class Passwords:
             raise BadPassword(f"`{name}` must not be the e-mail address.")
         if _is_simple(prepared.lower()):
             raise BadPassword(
-                f"`{name}` must have 3 or more different characters, which are no sequence such as "
-                "abcdefgh."
+                f"`{name}` must have {CHARACTERS_MIN} or more different characters, which are no "
+                "sequence such as abcdefgh."
             )
         if prepared.lower() in _COMMON:
             raise BadPassword(f"`{name}` is one of the most common passwords.")

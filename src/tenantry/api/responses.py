@@ -148,7 +148,7 @@ def expected_of(endpoint: Endpoint, headers: Sent) -> Expected:
     sent, schema = headers.items(), endpoint.edits
     tags, unwanted = expected_tags(sent), known_tags(sent)
     assert schema is not None
-    if any(ANY in some and len(some) > 1 for some in (tags or unwanted, unwanted)):
+    if any(ANY in some and len(some) > 1 for some in (tags or (), unwanted)):
         raise BadPrecondition
     wanted = None if tags is None or ANY in tags else tags
     if wanted is None and not unwanted:

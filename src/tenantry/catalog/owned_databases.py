@@ -43,7 +43,7 @@ _UNFINISHED = Statement(
 )
 # Those of other tenants and ended jobs are removed, or were never whole.
 _name = sa.bindparam("name", type_=sa.String)
-_OWNER = Statement(
+_OWNER_STATE = Statement(
     sa.union_all(
         sa.select(tenant.c.state.label("value")).where(
             tenant.c.server_name == _server,
@@ -68,9 +68,9 @@ async def names(session: CatalogSession) -> set[str]:
     return set(await fetch_values(session, _KNOWN))
 
 
-async def owner(session: CatalogSession, server_name: str, name: str) -> str | None:
+async def owner_state(session: CatalogSession, server_name: str, name: str) -> str | None:
     """Return the state of the ready or deleted tenant, or the open or kept job, of a database."""
-    state: str | None = await fetch_value(session, _OWNER, server=server_name, name=name)
+    state: str | None = await fetch_value(session, _OWNER_STATE, server=server_name, name=name)
     return state
 
 

@@ -107,7 +107,7 @@ def reason_of(error: BaseException, *, names_file: bool) -> str:
     if _NO_TLS in str(error):
         return "the server does not support TLS"
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
-        return "no host is as `target_session_attrs` of the URL asks"
+        return "no host matches `target_session_attrs` of the URL"
     if isinstance(error, ssl.SSLError):
         stated = getattr(error, "verify_message", None) if names_file else None
         return stated or (error.reason or error.strerror or "").replace("_", " ")

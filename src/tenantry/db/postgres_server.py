@@ -63,11 +63,11 @@ BEGIN
 END $$
 """
 
-# What is set by a URL or for one database is not of the server.
+# Settings of the URL, of one database or of a role are not those of the server.
 _IS_READ_ONLY = """
-SELECT pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM pg_settings
+SELECT pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM pg_catalog.pg_settings
     WHERE name = 'default_transaction_read_only' AND setting = 'on'
-    AND source NOT IN ('client', 'database', 'database user'))
+    AND source NOT IN ('client', 'database', 'user', 'database user'))
 """
 
 # Grantee 0 is PUBLIC. A database without an ACL has the default one.

@@ -104,11 +104,11 @@ def read_env_file(path: Path) -> dict[str, str | None]:
         BadEnvFile: It or a line cannot be read: otherwise it would silently have no effect.
     """
     try:
-        if not (path.exists() or path.is_symlink()):
-            return {}
-        if not path.is_file():  # Docker makes a folder of a file that is to be mounted and missing
-            raise BadEnvFile(f"{path} is not a file.")
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        if path.is_symlink():
+            raise BadEnvFile(f"{path} is a link to a file that does not exist.") from error
+        return {}
     except OSError as error:
         raise BadEnvFile(f"{path} cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:

@@ -35,7 +35,6 @@ _OP_PARAMETERS = frozenset({"op", "operations"})
 _QUOTE_CODE = (
     CommandError,
     RevisionError,
-    KeyError,  # of Alembic, for a `down_revision` that no file has
     SyntaxError,
     ImportError,
     NameError,
@@ -189,8 +188,9 @@ def describe(
     if reason := _explain_surroundings(error):
         text = f"{text}: {reason}"
     elif (isinstance(error, ImportError) and error.name) or (
-        has_text and isinstance(error, _QUOTE_CODE)
+        has_text and isinstance(error, _QUOTE_CODE if found else (*_QUOTE_CODE, KeyError))
     ):
+        # A KeyError that is Alembic's own names a `down_revision` that no file has.
         said = getattr(error, "msg", None) or str(error)
         # An ImportError can end with the path of the other module.
         text = f"{text}: {' '.join(said.partition(' (/')[0].split())[:TEXT_CHARS_MAX]}"

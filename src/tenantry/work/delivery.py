@@ -40,7 +40,7 @@ class Deliveries:
     """Delivers the notifications of a process's targets.
 
     Args:
-        heartbeat: Of this process, which holds what it delivers by it.
+        heartbeat: That of this process: while it is recent, no other one takes what it claims.
         hooks: The targets, by name.
         pace: The pause before the second attempt.
     """

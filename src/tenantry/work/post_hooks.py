@@ -52,7 +52,7 @@ class PostHooks:
     """Reads the blogs of the tenants that targets name, in one task for each target.
 
     Args:
-        heartbeat: Of this process, which holds the targets that it reads for by it.
+        heartbeat: That of this process: while it is recent, no other one reads for its targets.
         hooks: The targets, by name.
         pace: The pause between two readings.
     """

@@ -71,11 +71,17 @@ async def reap(ledger: Ledger, kinds: Mapping[str, Kind]) -> None:
             if is_away and server_name is not None:
                 failing.add(server_name)
                 ledger.failed.add(job.id)
+    await _drop_all_left(ledger, failing)
+
+
+async def _drop_all_left(ledger: Ledger, failing: set[str]) -> None:
+    """Drop what is left on the servers that are not *failing*, as `_drop_left` does."""
     for server_name, name in tuple(ledger.left):
-        if server_name not in failing and await _drop_left(ledger, server_name, name):
-            ledger.left.discard((server_name, name))
-        else:
-            failing.add(server_name)
+        if server_name not in failing:
+            try:
+                await _drop_left(ledger, server_name, name)
+            except (Unavailable, OSError):
+                failing.add(server_name)
 
 
 async def drop_old(ledger: Ledger, taken: Iterable[Job]) -> int:
@@ -139,23 +145,27 @@ async def fail(ledger: Ledger, job: Job, *, undo: Undo, error: str, again: bool)
     if job.server_name is None or job.database_name is None:
         return
     place = (job.server_name, job.database_name)
-    is_done = failure is None and await _drop_left(ledger, *place)
-    if not is_done and len(ledger.left) < LEFT_MAX:
+    if len(ledger.left) < LEFT_MAX:
         ledger.left.add(place)
+    if failure is None:
+        with contextlib.suppress(Unavailable, OSError):
+            await _drop_left(ledger, *place)
 
 
-async def _drop_left(ledger: Ledger, server_name: str, name: str) -> bool:
-    """Drop a database of a job that another process has ended; return whether that is done.
+async def _drop_left(ledger: Ledger, server_name: str, name: str) -> None:
+    """Drop a database of a job that another process has ended, and forget it.
 
-    If not, `reap` tries again: also while the job is open, because the process that ends it may
-    have dropped the database before this one created it. After a kill, `doctor` names it.
+    If it cannot, `reap` tries again: also while the job is open, because the process that ends it
+    may have dropped the database before this one created it. After a kill, `doctor` names it.
+
+    Raises:
+        Unavailable, OSError: The catalog or the server cannot be reached.
     """
-    with contextlib.suppress(Unavailable, OSError):
-        owner = await owned_databases.owner(ledger.catalog, server_name, name)
-        if owner is None:
-            await ledger.databases.server(server_name).drop(name)
-        return owner not in job_states.OPEN
-    return False
+    state = await owned_databases.owner_state(ledger.catalog, server_name, name)
+    if state is None:
+        await ledger.databases.server(server_name).drop(name)
+    if state not in job_states.OPEN:
+        ledger.left.discard((server_name, name))
 
 
 async def _drop(ledger: Ledger, job: Job, *, again: bool) -> None:

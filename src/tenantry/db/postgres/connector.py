@@ -118,7 +118,8 @@ class PostgresConnector:
                     server_settings=settings,
                 )
             except _NEXT_HOST as error:
-                if isinstance(error, OF_TLS_FILE) and error.filename is None:
+                has_tls = host is not None and not host[0].startswith("/")  # a socket has none
+                if has_tls and isinstance(error, OF_TLS_FILE) and error.filename is None:
                     error.filename = self._unreadable_file()
                 last_error = error
             else:
