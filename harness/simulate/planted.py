@@ -280,10 +280,10 @@ def _jobs_are_not_stored() -> Fault:
 def _moved_tenants_fail() -> Fault:
     """A tenant that is moved after a process has claimed it fails in its run."""
 
-    async def is_elsewhere(_session: Any, _item: Any) -> bool:
+    async def is_lost(_session: Any, _item: Any, **_options: Any) -> bool:
         return False
 
-    return Fault(run_claims, "is_elsewhere", is_elsewhere)
+    return Fault(run_claims, "is_lost", is_lost)
 
 
 def _moves_stay_read_only() -> Fault:

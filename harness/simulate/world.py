@@ -69,12 +69,14 @@ class TenantDatabase:
         failures: How many more attempts fail.
         is_fenced: Whether it rejects writes, because it is being moved.
         writers: The processes with a transaction in it.
+        unsure: The undos that found nothing while another process had a transaction in it.
     """
 
     log: list[Entry] = field(default_factory=list)
     failures: int = 0
     is_fenced: bool = False
     writers: list[str] = field(default_factory=list)
+    unsure: set[UUID] = field(default_factory=set)
 
     @property
     def applied(self) -> list[Entry]:
@@ -260,6 +262,12 @@ class WorldMigrator:
         server, _, name = url.partition("/")
         world.started(run_id, name, self._process)
         found = self._found(name)
+        if self._todo(found, run_id, scripts.undo):
+            # As the lock on the version, which is held until the COMMIT.
+            while any(map(world.is_alive, found.writers)):  # noqa: ASYNC110 - as `_wait` of the store
+                await asyncio.sleep(QUICK_SECONDS)
+        elif scripts.undo is not None and any(map(world.is_alive, found.writers)):
+            found.unsure.add(run_id)
         if found.is_fenced:
             raise ServerAway(FENCED)
         with found.writing(self._process):

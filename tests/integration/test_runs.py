@@ -202,6 +202,28 @@ class TestClaim:
         assert len(await claimed(quiet, second)) == TENANTS - 3
 
 
+class TestLost:
+    async def test_is_what_another_worker_has_taken_over_or_ended(
+        self, quiet: Services, settings: Settings
+    ):
+        """Its run may have ended and been undone: its first worker must not try it again."""
+        run_id, by, other = await planned(quiet), await worker(quiet), await worker(quiet)
+        first, second, *_ = await claimed(quiet, by)
+
+        async def lost() -> list[bool]:
+            return [
+                await run_claims.is_lost(quiet.catalog, one, worker_id=by)
+                for one in (first, second)
+            ]
+
+        assert await lost() == [False, False]
+        await record(quiet, by, [first])
+        set_back(settings, by, SILENCE_MS + 1_000)
+        claim = partial(run_claims.claim, server_name=SERVER_DEFAULT, limit=100, were_held=True)
+        await claim(quiet.catalog, run_id, other)
+        assert await lost() == [True, True]
+
+
 class TestActivity:
     async def test_of_a_silent_worker_is_abandoned_until_another_claims_it(
         self, quiet: Services, settings: Settings

@@ -92,7 +92,7 @@ _is_of_tenant = _item.tenant_id == sa.bindparam("tenant")
 _give_up = sa.update(tenant_migration).values(worker_id=sa.bindparam("holder", type_=sa.Uuid))
 _GIVE_UP = Statement[Any](_give_up.where(_is_held))
 _RETURN = Statement[Any](_give_up.where(of_run, _is_of_tenant, _is_held))
-_FIND_ELSEWHERE = Statement(
+_FIND_LOST = Statement(
     sa.select(_item.server_name.label("value")).where(
         of_run,
         _is_of_tenant,
@@ -100,6 +100,8 @@ _FIND_ELSEWHERE = Statement(
             _item.server_name != sa.bindparam("server_name"),
             _item.database_name != sa.bindparam("database_name"),
             is_moving(_item.tenant_id),
+            _item.worker_id.is_distinct_from(sa.bindparam("worker")),
+            _item.finished_at.is_not(None),
         ),
     ),
     Value,
@@ -204,10 +206,14 @@ async def follow(
     await session.execute(_FOLLOW, run=run_id, tenant_ids=tenant_ids, worker=worker_id)
 
 
-async def is_elsewhere(session: CatalogSession, item: RunTenant) -> bool:
-    """Return whether a tenant was moved since *item* was claimed, or is being moved."""
+async def is_lost(session: CatalogSession, item: RunTenant, *, worker_id: UUID) -> bool:
+    """Return whether *item*, which *worker_id* has claimed, is not to be tried again by it.
+
+    The tenant was moved since then, or is being moved; or another process has taken it over.
+    """
     found = await session.fetch_one(
-        _FIND_ELSEWHERE,
+        _FIND_LOST,
+        worker=worker_id,
         run=item.run_id,
         tenant=item.tenant_id,
         server_name=item.server_name,

@@ -262,17 +262,21 @@ class Worker:
                 error = failed
             if isinstance(error, FilesReplaced):
                 return self._leave(claimed, may_have_started=True)
-            if error is not None and await self._is_elsewhere(item):
+            if error is not None and await self._is_lost(item):
                 return Returned(item, may_have_started=True)
             if error is None or await outages.judge(item, error) is Verdict.FAILED:
                 return _outcome_of(claimed, state, error, started_at)
             is_first = False
 
-    async def _is_elsewhere(self, item: RunTenant) -> bool:
-        """Return whether the error of a tenant can be that of a move, which waits for no claim."""
+    async def _is_lost(self, item: RunTenant) -> bool:
+        """Return whether the error of a tenant can be that of a move, which waits for no claim.
+
+        Also whether another process has it by now: its run may have ended, and been undone.
+        """
         while True:
             try:
-                return await run_claims.is_elsewhere(self._catalog, item)
+                worker_id = self.heartbeat.worker_id
+                return await run_claims.is_lost(self._catalog, item, worker_id=worker_id)
             except DatabaseUnavailable:
                 if self._in_flight.is_stopping:
                     return True  # the next worker finds out
