@@ -4,7 +4,7 @@ import pytest
 
 from tenantry.api.access_levels import API_KEY
 from tenantry.api.request_body import BadRequest, decode_query
-from tenantry.api.requests import read_credentials
+from tenantry.api.requests import ADDRESS_CHARS_MAX, address_of, read_credentials
 from tenantry.api.table import ENDPOINTS
 
 DELETE = next(
@@ -33,3 +33,19 @@ class TestQuery:
     def test_is_named_when_a_member_is_missing(self):
         with pytest.raises(BadRequest, match="The query string has no `name`"):
             decode_query(DELETE, b"")
+
+
+class TestAddress:
+    @pytest.mark.parametrize(
+        ("client", "address"),
+        [
+            (None, ""),
+            (("203.0.113.7", 4711), "203.0.113.7"),
+            (("2001:db8::1", None), "2001:db8::1"),
+            (("a\x85b\nc", 4711), "a?b?c"),
+            (("x" * 1_000, 4711), "x" * ADDRESS_CHARS_MAX),
+        ],
+    )
+    def test_is_short_and_printable(self, client: tuple[str, int | None] | None, address: str):
+        """A proxy may forward any text; the audit log and the throttle of logins store it."""
+        assert address_of({"client": client}) == address
