@@ -358,22 +358,16 @@ class TestRun:
     async def test_is_held_by_a_process_with_other_files_and_continued_by_one_with_the_right_ones(
         self, gated: Settings, gate: Gate, tmp_path: Path
     ):
-        async with quick(gated, works=False) as watching:
-            await tenants(watching, 4)
-            gate.build()
-            made = await plan(watching)
-            run_id = await watching.fleet.plan(
-                system_context("ada"), triggered_by="ada", plan_id=made.id
-            )
-            other = AlembicFolder(tmp_path / "other")
-            other.begin()
-            Gate(other, gate.path).build("g1_gate_")
-            gate.open()
-            async with quick(gated.model_copy(update={"tenant_migrations": other.path})):
-                held = await _until_held_because(watching, run_id)
-                await asyncio.sleep(1.5)  # longer than a run without a plan is kept
-            async with quick(gated):
-                run = await watching.fleet.wait(run_id)
+        run_id = await _planned_run(gated, gate, 4)
+        other = AlembicFolder(tmp_path / "other")
+        other.begin()
+        Gate(other, gate.path).build("g1_gate_")
+        gate.open()
+        async with quick(gated.model_copy(update={"tenant_migrations": other.path})) as first:
+            held = await _until_held_because(first, run_id)
+            await asyncio.sleep(1.5)  # longer than a run without a plan is kept
+        async with quick(gated) as second:
+            run = await second.fleet.wait(run_id)
 
         assert held.state is RunState.HOLDING
         assert held.held_because is not None
@@ -384,17 +378,10 @@ class TestRun:
         with endpoint() as hooked:
             hook = Hook(url=SecretStr(hooked.url), format="slack", events=("run.holding",))
             told = gated.model_copy(update={"hooks": {"ops": hook}})
-            async with quick(told, works=False) as planning:
-                await tenants(planning, 2)
-                gate.build()
-                made = await plan(planning)
-                run_id = await planning.fleet.plan(
-                    system_context("ada"), triggered_by="ada", plan_id=made.id
-                )
+            run_id = await _planned_run(told, gate, 2)
             other = AlembicFolder(tmp_path / "other")
             other.begin()
             others = told.model_copy(update={"tenant_migrations": other.path})
-            # After the planner has ended: its heartbeat says that it has the files.
             async with quick(others) as one, quick(others):
                 await _until_held_because(one, run_id)
                 await asyncio.to_thread(hooked.wait_for, 1)
@@ -521,18 +508,13 @@ class TestRun:
         assert counts(run) == (1, 0)
 
     async def test_that_is_held_can_be_cancelled(self, gated: Settings, gate: Gate, tmp_path: Path):
-        async with quick(gated, works=False) as watching:
-            await tenants(watching, 2)
-            gate.build()
-            made = await plan(watching)
-            ctx = system_context("ada")
-            run_id = await watching.fleet.plan(ctx, triggered_by="ada", plan_id=made.id)
-            other = AlembicFolder(tmp_path / "other")
-            other.begin()
-            async with quick(gated.model_copy(update={"tenant_migrations": other.path})):
-                await _until_held_because(watching, run_id)
-                await watching.fleet.cancel(ctx, run_id, ends_all=True)
-                run = await watching.fleet.wait(run_id)
+        run_id = await _planned_run(gated, gate, 2)
+        other = AlembicFolder(tmp_path / "other")
+        other.begin()
+        async with quick(gated.model_copy(update={"tenant_migrations": other.path})) as services:
+            await _until_held_because(services, run_id)
+            await services.fleet.cancel(system_context("ada"), run_id, ends_all=True)
+            run = await services.fleet.wait(run_id)
 
         assert (run.state, run.held_because) == (RunState.CANCELLED, None)
 
@@ -594,6 +576,16 @@ def _tables_of(services: Services, tenant: Tenant) -> set[str]:
     place = "name FROM sqlite_master" if is_sqlite else "tablename FROM pg_tables"
     found = {row[0] for row in raw_sql.rows(url_of(services, tenant), f"SELECT {place}")}
     return {one for one in found if re.fullmatch(r"t+_r\d+", one)}
+
+
+async def _planned_run(settings: Settings, gate: Gate, count: int) -> UUID:
+    """Start a run of a plan, in a process that ends: its heartbeat says that it has the files."""
+    async with quick(settings, works=False) as services:
+        await tenants(services, count)
+        gate.build()
+        made = await plan(services)
+        ctx = system_context("ada")
+        return await services.fleet.plan(ctx, triggered_by="ada", plan_id=made.id)
 
 
 async def _until_held_because(services: Services, run_id: UUID) -> MigrationRun:
