@@ -1,5 +1,6 @@
 """Undo what a failed move has done to its tenant."""
 
+import asyncio
 import contextlib
 from functools import partial
 
@@ -17,6 +18,9 @@ from tenantry.work.ledger import JobLost
 from tenantry.work.undoing import clear, housekeeping
 
 LIFTING = "Lifts the write fence of a move that another process had ended before."
+LIFT_PAUSE_SECONDS = 0.5
+LIFT_TRIES_MAX = 600
+"""How often a fence is tried to be lifted while another process ends the job that was lost."""
 MADE_WRITABLE = [{"field": "isReadOnly", "old": True, "new": False}]
 """The change in the audit log."""
 
@@ -39,9 +43,10 @@ async def undo(copying: Copying, job: Job) -> None:
 async def lift_if_lost(copying: Copying, job: Job) -> bool:
     """Lift the write fence that a move has just set, if this process does not hold its job.
 
-    The process that has ended the job did so before, so nothing else would lift it. A job of its
-    own does, unless the tenant is moved again: that move needs the fence. While a job is held when
-    its fence is set, the process that ends it lifts the fence. Return whether the job was lost.
+    The process that ends the job may have lifted it before, so nothing else would. A job of its
+    own does, when the lost one has ended, unless the tenant is moved again: that move needs the
+    fence. While a job is held when its fence is set, the process that ends it lifts the fence.
+    Return whether the job was lost.
 
     Raises:
         DatabaseUnavailable: The catalog cannot be reached. The fence is lifted.
@@ -55,15 +60,18 @@ async def lift_if_lost(copying: Copying, job: Job) -> bool:
         lifting = msgspec.structs.replace(
             job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
         )
-        await copying.ledger.heartbeat.renew()
-        with contextlib.suppress(TenantMoving):
-            await jobs.add(copying.catalog, lifting, worker_id=copying.ledger.worker_id)
-            await clear(
-                copying.ledger,
-                lifting.id,
-                undo=partial(undo, copying),
-                error=JobLost().message,
-            )
+        for _ in range(LIFT_TRIES_MAX):
+            is_open = (await jobs.get(copying.catalog, job.id)).state in job_states.OPEN
+            await copying.ledger.heartbeat.renew()
+            with contextlib.suppress(TenantMoving):
+                await jobs.add(copying.catalog, lifting, worker_id=copying.ledger.worker_id)
+                undoing = partial(undo, copying)
+                error = JobLost().message
+                await clear(copying.ledger, lifting.id, undo=undoing, error=error)
+                break
+            if not is_open:
+                break
+            await asyncio.sleep(LIFT_PAUSE_SECONDS)
     except DatabaseUnavailable:
         source = copying.databases.server(job.source_server_name)
         await source.accept_writes(job.source_database_name)
