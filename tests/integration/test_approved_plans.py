@@ -377,11 +377,11 @@ class TestRun:
     async def test_that_is_held_is_told_once(self, gated: Settings, gate: Gate, tmp_path: Path):
         with endpoint() as hooked:
             hook = Hook(url=SecretStr(hooked.url), format="slack", events=("run.holding",))
-            told = gated.model_copy(update={"hooks": {"ops": hook}})
-            run_id = await _planned_run(told, gate, 2)
+            hooked_up = gated.model_copy(update={"hooks": {"ops": hook}})
+            run_id = await _planned_run(hooked_up, gate, 2)
             other = AlembicFolder(tmp_path / "other")
             other.begin()
-            others = told.model_copy(update={"tenant_migrations": other.path})
+            others = hooked_up.model_copy(update={"tenant_migrations": other.path})
             async with quick(others) as one, quick(others):
                 await _until_held_because(one, run_id)
                 await asyncio.to_thread(hooked.wait_for, 1)

@@ -5,6 +5,7 @@ import contextlib
 from functools import partial
 
 import msgspec
+import structlog
 
 from tenantry.backup.copying import Copying
 from tenantry.catalog import job_states, jobs, moves
@@ -23,6 +24,8 @@ LIFT_TRIES_MAX = 600
 """How often a fence is tried to be lifted while another process ends the job that was lost."""
 MADE_WRITABLE = [{"field": "isReadOnly", "old": True, "new": False}]
 """The change in the audit log."""
+
+_log = structlog.get_logger(__name__)
 
 
 async def undo(copying: Copying, job: Job) -> None:
@@ -72,6 +75,8 @@ async def lift_if_lost(copying: Copying, job: Job) -> bool:
             if not is_open:
                 break
             await asyncio.sleep(LIFT_PAUSE_SECONDS)
+        else:
+            _log.warning("write fence not lifted", tenant=str(job.tenant_id), job=str(job.id))
     except DatabaseUnavailable:
         source = copying.databases.server(job.source_server_name)
         await source.accept_writes(job.source_database_name)

@@ -26,7 +26,7 @@ async def upgrade_catalog(url: str, migrator: Migrator) -> None:
     """
     scripts = RunScripts(Streams(STREAM))
     try:
-        await migrator.initialise(url, scripts, run_id=new_id(), is_empty=True)
+        await migrator.initialise(url, scripts, run_id=new_id(), needs_empty=True)
     except UnknownRevision:
         found = (await migrator.read_state(url, scripts.streams)).revision
         if found.own < STREAM.head:

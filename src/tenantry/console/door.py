@@ -95,19 +95,19 @@ class Console:
 
     def _note(self, request_id: str, method: str, status: int, ms: float) -> None:
         # A HEAD is a GET without its body, and is counted as the API counts it.
-        told = "GET" if method == "HEAD" else method
+        logged = "GET" if method == "HEAD" else method
         entry = AccessEntry(
             at=utc_now(),
             level="info",
             event="request",
             request_id=request_id,
-            method=told,
+            method=logged,
             path=ROUTE,
             status=status,
             ms=round(ms, 2),
         )
         self._access_log.write(entry)
-        self._metrics.requests.count(told, ROUTE, status, ms)
+        self._metrics.requests.count(logged, ROUTE, status, ms)
 
 
 def _answer(file: File, method: str, sent: Headers, *, is_kept: bool) -> tuple[int, Headers, bytes]:

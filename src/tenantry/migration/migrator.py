@@ -188,11 +188,11 @@ class Migrator:
         return await self._run(url, streams, lambda execution: execution.dialect)
 
     async def initialise(
-        self, url: str, scripts: RunScripts, *, run_id: UUID, is_empty: bool = False
+        self, url: str, scripts: RunScripts, *, run_id: UUID, needs_empty: bool = False
     ) -> None:
         """Prepare the database at *url* for scripts, and migrate it to the head.
 
-        With *is_empty*, one without a revision of Tenantry must have no tables.
+        With *needs_empty*, one without a revision of Tenantry must have no tables.
 
         Raises:
             HasOtherTables: It has some, and nothing was changed.
@@ -200,7 +200,7 @@ class Migrator:
         """
 
         def initialise(execution: Execution) -> None:
-            if is_empty:
+            if needs_empty:
                 execution.check_empty()
             if not scripts.streams.is_attached:
                 execution.execute(bootstrap(execution.dialect), wait_ms=BOOTSTRAP_WAIT_MS)

@@ -47,11 +47,13 @@ async def found(catalog: Catalog, run: MigrationRun) -> Found:
 
 def waiting_text(away: Sequence[AwayServer]) -> str:
     """Return a text about the servers that a run waits for, since when and why."""
-    return "; ".join(
-        f"waiting for server {one.server} since {output.minute(one.since)} UTC"
-        + (f" ({one.cause.rstrip('.')})" if one.cause else "")
-        for one in away
-    )
+    return "; ".join(f"waiting {reason_to_wait(one)}" for one in away)
+
+
+def reason_to_wait(away: AwayServer) -> str:
+    """Return which server a run waits for, since when and why."""
+    cause = f" ({away.cause.rstrip('.')})" if away.cause else ""
+    return f"for server {away.server} since {output.minute(away.since)} UTC{cause}"
 
 
 class WatchLeft(RunContinues):

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, MigrationState, RunTenant
 from tenantry.cli.printing import output
-from tenantry.cli.printing.progress import Found, waiting_text
+from tenantry.cli.printing.progress import Found, reason_to_wait, waiting_text
 from tenantry.cli.wording import named
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
@@ -108,7 +108,7 @@ def show_status(status: StatusResponse) -> None:
         if run.held_because:
             output.show_line(f"Holding because: {run.held_because}")
         for one in run.waiting_for or ():
-            output.show_line(f"Waiting {waiting_text([one]).removeprefix('waiting ')}.")
+            output.show_line(f"Waiting {reason_to_wait(one)}.")
 
 
 def show_history(page: Page[MigrationRun]) -> None:
