@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.bench.fleet.peers.alembic_project import Project
 from harness.bench.fleet.peers.programs import run
-from harness.fleet.history import BEHIND
+from harness.fleet.history import BEHIND, HISTORY, write_alembic
 from harness.fleet.tenants import NotMigrated, Tenants, make_templates
 from tenantry.fleet_api import migrate
 from testkit.postgres import create_database, database_url
@@ -22,12 +22,14 @@ class Listed:
     Attributes:
         project: With everything in it.
         folder: For the list, and for the state of the fleet.
-        tenants: The databases.
+        tenants: The databases, as Alembic leaves them.
+        migrated_before: The same ones, after an earlier run of ours: each has its log.
     """
 
     project: Project
     folder: Path
     tenants: Tenants
+    migrated_before: Tenants
 
     def by_library(self, urls: Sequence[str]) -> float:
         """Return the seconds of a call of `tenantry.fleet_api.migrate`."""
@@ -82,7 +84,11 @@ class Listed:
 
 def make_listed(project: Project, folder: Path, count: int, server_url: str) -> Listed:
     """Return *count* databases that *project* has made, all but the pending revisions."""
+    urls = [database_url(server_url, f"listed_{number}") for number in range(count)]
     first = create_database(server_url, "listed_first")
     project.upgrade(first, BEHIND)
-    urls = [database_url(server_url, f"listed_{number}") for number in range(count)]
-    return Listed(project, folder, make_templates(first, server_url, folder)(urls))
+    second = create_database(server_url, "listed_second")
+    project.upgrade(second, HISTORY[-2].id)
+    migrate([second], write_alembic(folder / "earlier", HISTORY), state=folder / "earlier.db")
+    as_alembic, as_ours = (make_templates(url, server_url, folder)(urls) for url in (first, second))
+    return Listed(project, folder, as_alembic, as_ours)
