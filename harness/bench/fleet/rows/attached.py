@@ -8,6 +8,7 @@ from harness.bench.figures import Bound, Figure
 from harness.bench.fleet import raw
 from harness.bench.fleet.rounds import Contender, shown, take_turns
 from harness.bench.fleet.yard import Yard
+from harness.fleet.cores import meter
 from harness.fleet.tenants import Tenants
 
 AT_ONCE = 4  # the default of `tenantry fleet`
@@ -54,7 +55,12 @@ def start(yard: Yard) -> list[Figure]:
 
 
 def _measure(yard: Yard, what: str, *, at_head: bool) -> list[Figure]:
-    seen = take_turns(f"Attached, {what}", _contenders(yard, at_head=at_head), yard.plan.rounds)
+    seen = take_turns(
+        f"Attached, {what}",
+        _contenders(yard, at_head=at_head),
+        yard.plan.rounds,
+        meter(yard.server_url),
+    )
     name = f"PostgreSQL, {yard.plan.attached} attached databases, {what}"
     ratio, whole = seen.over(LIBRARY, LIMIT), seen.over(COMMAND, LIMIT)
     limit = shown(seen.median(LIMIT))
@@ -68,11 +74,21 @@ def _measure(yard: Yard, what: str, *, at_head: bool) -> list[Figure]:
             notes=seen.lines(LIMIT),
         ),
         Figure(
+            work=f"{name}: CPU of client and server / the limit",
+            value=(cost := seen.costs_over(LIBRARY, LIMIT)),
+            shown=f"{cost:.2f}",
+        ),
+        Figure(
             work=f"{name}, not the first run / the limit",
             value=(later := seen.over(LATER, LIMIT)),
             shown=f"{later:.2f}",
             rate=f"{shown(seen.median(LATER))} ms, limit {limit} ms",
             bound=Bound(1.15, at_least=False),
+        ),
+        Figure(
+            work=f"{name}, not the first run: CPU of client and server / the limit",
+            value=(later_cost := seen.costs_over(LATER, LIMIT)),
+            shown=f"{later_cost:.2f}",
         ),
         Figure(
             work=f"{name}: the command, with its start / the limit",

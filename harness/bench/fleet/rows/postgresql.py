@@ -7,6 +7,7 @@ from harness.bench.figures import Bound, Figure
 from harness.bench.fleet import raw
 from harness.bench.fleet.rounds import Contender, Seen, shown, take_turns
 from harness.bench.fleet.yard import Yard
+from harness.fleet.cores import meter
 
 AT_ONCE = 4  # the default of TENANTRY_MIGRATE_CONCURRENCY, and the best of the raw driver
 PEERS_AT_ONCE = 2
@@ -23,7 +24,12 @@ TIMES = " times"
 
 def pending(yard: Yard) -> list[Figure]:
     """Measure two pending revisions."""
-    seen = take_turns("PostgreSQL, pending", _contenders(yard, at_head=False), yard.plan.rounds)
+    seen = take_turns(
+        "PostgreSQL, pending",
+        _contenders(yard, at_head=False),
+        yard.plan.rounds,
+        meter(yard.server_url),
+    )
     count = yard.plan.postgresql
     return [
         _over(
@@ -45,7 +51,12 @@ def pending(yard: Yard) -> list[Figure]:
 
 def nothing(yard: Yard) -> list[Figure]:
     """Measure a fleet that is at the head: the commonest call."""
-    seen = take_turns("PostgreSQL, nothing", _contenders(yard, at_head=True), yard.plan.rounds)
+    seen = take_turns(
+        "PostgreSQL, nothing",
+        _contenders(yard, at_head=True),
+        yard.plan.rounds,
+        meter(yard.server_url),
+    )
     count = yard.plan.postgresql
     return [
         _over(

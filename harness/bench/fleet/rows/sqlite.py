@@ -7,6 +7,7 @@ from harness.bench.figures import Bound, Figure
 from harness.bench.fleet import raw
 from harness.bench.fleet.rounds import Contender, shown, take_turns
 from harness.bench.fleet.yard import Yard
+from harness.fleet.cores import meter
 
 THREADS = 4
 # Reading a file is so short that threads only cost: the limit is the faster of the two.
@@ -27,7 +28,9 @@ def nothing(yard: Yard) -> list[Figure]:
 
 
 def _measure(yard: Yard, what: str, bound: Bound, *, at_head: bool) -> Figure:
-    seen = take_turns(f"SQLite, {what}", _contenders(yard, at_head=at_head), yard.plan.rounds)
+    seen = take_turns(
+        f"SQLite, {what}", _contenders(yard, at_head=at_head), yard.plan.rounds, meter()
+    )
     limit = seen.quickest(*LIMITS)
     ratio = seen.over(OURS, limit)
     return Figure(
