@@ -16,7 +16,7 @@ from tenantry.catalog.runs import MigrationRun
 from tenantry.fleet.wave_check import WaveCheckFailed
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
-from tenantry.work.kind import Kind, Run
+from tenantry.work.job_functions import Kind, Run
 from tenantry.work.ledger import Ledger, finish, new_job, note_event
 from tenantry.work.progress import Progress
 from tenantry.work.running import running

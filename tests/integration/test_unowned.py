@@ -16,7 +16,7 @@ from tenantry.fleet.templates import TEMPLATE
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.work.kind import undone
+from tenantry.work.job_functions import undone
 from tenantry.work.ledger import JobLost, finish, new_job
 from tenantry.work.progress import Progress
 from tenantry.work.running import running

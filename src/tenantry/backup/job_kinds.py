@@ -29,7 +29,7 @@ from tenantry.catalog.job_queue import (
 )
 from tenantry.catalog.jobs import ADOPT
 from tenantry.fleet import adoption
-from tenantry.work.kind import Kind
+from tenantry.work.job_functions import Kind
 
 
 def kinds_of(copying: Copying) -> Mapping[str, Kind]:

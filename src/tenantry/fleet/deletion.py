@@ -25,7 +25,7 @@ from tenantry.kit.preconditions import Expected, check
 from tenantry.migration.errors import reason_of
 from tenantry.tenant import sessions
 from tenantry.tenant.databases import TenantDatabase
-from tenantry.work.kind import undone
+from tenantry.work.job_functions import undone
 from tenantry.work.ledger import new_job
 from tenantry.work.undoing import clear
 

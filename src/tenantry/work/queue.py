@@ -16,7 +16,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
-from tenantry.work.kind import Kind
+from tenantry.work.job_functions import Kind
 from tenantry.work.ledger import Ledger, new_job
 
 QUEUED_MAX = 1_000

@@ -12,7 +12,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.errors import Conflict
 from tenantry.work import undoing
-from tenantry.work.kind import Undo, undone
+from tenantry.work.job_functions import Undo, undone
 from tenantry.work.ledger import Ledger, note_event, reason_of
 from tenantry.work.progress import Progress
 from tenantry.work.undoing import STOPPED

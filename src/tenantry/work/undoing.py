@@ -19,7 +19,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
-from tenantry.work.kind import Kind, Undo, undone
+from tenantry.work.job_functions import Kind, Undo, undone
 from tenantry.work.ledger import Ledger, new_job
 
 REPEATED_WHEN_LOST = {"wave-check"}

@@ -22,7 +22,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.tracing import span
 from tenantry.work import undoing
-from tenantry.work.kind import Kind
+from tenantry.work.job_functions import Kind
 from tenantry.work.ledger import Ledger, reason_of
 from tenantry.work.progress import Progress
 
