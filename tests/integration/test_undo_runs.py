@@ -237,6 +237,21 @@ class TestUndo:
             assert await applied(services, undo) == ["u1_after,m1_merge,b1_right"]
             assert dumps(services, [tenant]) == before
 
+    async def test_applies_no_revision_that_has_come_since(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        """Not even one, where one is undone in each of several tenants at the same revision."""
+        undoable = undoable.model_copy(update={"migrate_concurrency": 1})
+        async with open_services(undoable) as services:
+            some = await tenants(services, 3)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            add_table(folder, "u2_mark")
+            undo = await migrate(services, undoes=run.id)
+
+            assert await applied(services, undo) == ["u1_note"] * 3
+            assert [versions(services, one) for one in some] == [{"begin"}] * 3
+
     async def test_has_waves_and_a_budget_and_is_retried_as_an_undo(
         self, undoable: Settings, folder: AlembicFolder
     ):

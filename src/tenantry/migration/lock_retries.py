@@ -257,9 +257,12 @@ class LockRetries:
 
         The compare-and-swap verifies it, and changes nothing if it does not match. Then this
         returns None. It also returns None on other errors: reading the state finds them again.
+        What an undo does depends on the log, too, so it always reads the state.
         """
         dialect, start, has_log = self._scripts.expected or (None, None, True)
-        if start is None or start == self._scripts.head() or dialect is not execution.dialect:
+        if start is None or self._scripts.undo is not None:
+            return None
+        if start == self._scripts.head() or dialect is not execution.dialect:
             return None
         if self._planned_from not in (None, str(start)):
             return None
