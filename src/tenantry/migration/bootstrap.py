@@ -5,7 +5,9 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from tenantry.kit.errors import Unavailable
 from tenantry.migration.lock_timeouts import BOOTSTRAP_WAIT_MS, timeouts_sql
+from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import (
     BASE,
     STAMPED_ROW,
@@ -21,6 +23,13 @@ from tenantry.migration.schema_state import (
 from tenantry.migration.statements import SchemaMoved, Statement, Step
 
 BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
+# Alembic's own length of a version; PostgreSQL stores that of a VARCHAR plus 4.
+VERSION_CHARS = 32
+TYPMOD_OFFSET = 4
+
+
+class VersionTooLong(Unavailable):
+    """The id of the revision is too long for the version table: use at most 32 characters."""
 
 
 def bootstrap(dialect: sa.Dialect) -> list[Step]:
@@ -87,3 +96,14 @@ def write_version(dialect: sa.Dialect, table_name: str, revision: str) -> list[S
 def class_of(name: str) -> sa.ColumnElement[Any]:
     """Return the OID of the table *name* in the search path, or NULL."""
     return sa.func.to_regclass(sa.func.quote_ident(sa.literal(name, sa.String)))
+
+
+def check_length(dialect: sa.Dialect, table_name: str, revision: Revision) -> list[Statement]:
+    """Return a check that the user's version table can store *revision*, if its id is long."""
+    longest = max(map(len, revision.heads_after), default=0)
+    if longest <= VERSION_CHARS or dialect.name != "postgresql":
+        return []
+    table = render(dialect, class_of(table_name))
+    sql = "SELECT 1 FROM pg_catalog.pg_attribute WHERE attname = 'version_num' AND attrelid = "
+    sql += f"{table} AND (atttypmod < 0 OR atttypmod >= {longest + TYPMOD_OFFSET})"
+    return [Statement(sql, VersionTooLong, revision.name)]

@@ -52,6 +52,10 @@ class NotPlanned(Unavailable):
         )
 
 
+class RunUndone(Unavailable):
+    """The run was undone in this database, so it applies nothing more there."""
+
+
 class FilesReplaced(Exception):
     """A file of the plan was replaced while the tenant was migrated: it was rolled back."""
 
@@ -159,9 +163,14 @@ class LockRetries:
             state = self._read_state(execution, run_id)
             self._scripts.expected = (execution.dialect, state.revision, state.has_log)
             self._check_planned(state)
-        while not self._scripts.is_done(state):
+        # What an open transaction has applied cannot be seen. Its COMMIT must not follow the undo
+        # of its run, which therefore executes a script even if it finds nothing to undo.
+        is_closed = self._scripts.undo is None
+        while not (is_closed and self._scripts.is_done(state)):
             script = self._following or self._scripts.script(execution.dialect, state)
-            if self._execute(execution, script):
+            is_executed = self._execute(execution, script)
+            is_closed |= is_executed
+            if is_executed and script.applied:
                 # Its rows in the log are committed, so they need not be read again.
                 state = state.after(script.stop, script.applied)
             else:
@@ -279,9 +288,13 @@ class LockRetries:
     def _read_state(self, execution: Execution, run_id: UUID | None) -> SchemaState:
         while True:
             try:
-                return execution.read_state(run_id, self._scripts.undo)
+                state = execution.read_state(run_id, self._scripts.undo)
             except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
                 self._pause_at_lock(execution, error)
+            else:
+                if state.is_undone:
+                    raise RunUndone
+                return state
 
     def _execute(self, execution: Execution, script: Script, *, rehearses: bool = False) -> bool:
         """Execute a script; return False if the state must be read again.

@@ -45,7 +45,7 @@ class RunScripts:
         self.expected: tuple[sa.Dialect, SchemaRevision, bool] | None = None
         self._lock = threading.Lock()  # one thread reads and records, the others wait
         self._scripts: dict[
-            tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...], bool], Script
+            tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...] | None, bool], Script
         ] = {}
         self._examined: dict[tuple[sa.Dialect, Revision], tuple[Recording, str | None]] = {}
         self._signature: Signature | None = None
@@ -160,7 +160,7 @@ class RunScripts:
         self,
         dialect: sa.Dialect,
         start: SchemaRevision,
-        rest: tuple[Revision, ...] = (),
+        rest: tuple[Revision, ...] | None = None,
         *,
         has_log: bool = True,
     ) -> Script:
@@ -168,7 +168,7 @@ class RunScripts:
         key = (dialect, start, rest, has_log)
         if key not in self._scripts:
             types = self._types_before(dialect, start) if self._is_of_template else frozenset()
-            pending = rest or self.streams.pending(start)
+            pending = self.streams.pending(start) if rest is None else rest
             script = Script(
                 dialect,
                 self.streams,

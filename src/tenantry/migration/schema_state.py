@@ -60,7 +60,11 @@ STAMPED_TABLE, STAMPED_ROW = "stamped table", "stamped row"
 
 
 UNDONE = "undone "
-"""How the stream of a log entry for an undone revision begins; the run that it is of follows."""
+"""How the stream of a log entry for an undone revision begins; the run that it is of follows.
+
+One without a revision says that nothing of that run was left to undo. After any of them, a late
+process applies no revision of that run: see `is_open`.
+"""
 
 
 class Undo(msgspec.Struct, frozen=True):
@@ -72,7 +76,11 @@ class Undo(msgspec.Struct, frozen=True):
     @property
     def logged_as(self) -> str:
         """The stream of the log entries for the undone revisions."""
-        return UNDONE + self.run_id.hex
+        return _undone(self.run_id)
+
+
+def _undone(run_id: UUID) -> str:
+    return UNDONE + run_id.hex
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -147,6 +155,7 @@ class SchemaState:
         undoable: The names of the revisions that the undone run has applied and that were not
             undone, in order.
         is_newest: Whether no other run has applied a revision of the user after the first of them.
+        is_undone: Whether the given run was undone there.
         has_log: Whether the database has the log; always, unless it is attached.
     """
 
@@ -155,6 +164,7 @@ class SchemaState:
     error: Exception | None = None
     undoable: tuple[str, ...] = ()
     is_newest: bool = True
+    is_undone: bool = False
     has_log: bool = True
 
     def after(self, revision: SchemaRevision, applied: list[Applied]) -> "SchemaState":
@@ -195,8 +205,9 @@ def find(
     """Return one query for both versions, and for the revisions that a run has applied.
 
     Its rows are ``own`` or ``user``, 0, "" and a version; or ``log``, the position in the log, the
-    stream and the name of a revision; or ``undo`` and the same, with an empty stream if another
-    run has applied a revision later. Of an attached database there is at least one row ``user``,
+    stream and the name of a revision; or ``undone`` and the same, if that run was undone; or
+    ``undo`` and the same, with an empty stream if another run has applied a revision later. Of an
+    attached database there is at least one row ``user``,
     perhaps without a version, and its number is the sum of `HAS_VERSION` and `HAS_LOG`.
 
     Args:
@@ -217,8 +228,11 @@ def find(
             for source, table in tables.items()
         ]
     if run_id is not None:
-        columns = (sa.literal("log"), log.c.position, log.c.stream, log.c.revision)
-        parts.append(sa.select(*columns).where(log.c.run_id == run_id, log.c.stream != BEGUN))
+        is_undone = log.c.stream == _undone(run_id)
+        source = sa.case((is_undone, "undone"), else_="log")
+        is_own = sa.and_(log.c.run_id == run_id, log.c.stream != BEGUN, log.c.revision != "")
+        columns = (source, log.c.position, log.c.stream, log.c.revision)
+        parts.append(sa.select(*columns).where(sa.or_(is_own, is_undone)))
     if undo is not None:
         stream = sa.case((_is_newest(undo), log.c.stream), else_="")
         undoable = sa.select(sa.literal("undo"), log.c.position, stream, log.c.revision)
@@ -255,11 +269,31 @@ def check_heads(
     return found.having(sa.and_(rows == len(heads), at, also))
 
 
+def has_rows(table: sa.Table, count: int) -> sa.ColumnElement[bool]:
+    """Return the condition that a version table has exactly *count* rows."""
+    return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == count
+
+
 def check_undoable(undo: Undo, count: int) -> sa.Select[int]:
     """Return the query that finds a row if *count* revisions can be undone, as in a state."""
     ours = (log.c.run_id == undo.run_id, _is_in_effect(undo, log), _is_newest(undo))
     number = sa.select(sa.func.count().label("number")).where(*ours).subquery()
     return sa.select(number.c.number).where(number.c.number == count)
+
+
+def is_open(run_id: UUID) -> sa.ColumnElement[bool]:
+    """Return the condition that a run was not undone in a database, so that it may change it.
+
+    A process of the run can be late: it was paused, or cut off from the catalog, while others have
+    ended the run and undone it.
+    """
+    return ~sa.exists().where(log.c.stream == _undone(run_id)).select_from(log)
+
+
+def mark_undone(run_id: UUID, undo: Undo) -> sa.Insert:
+    """Return the log entry of a run that has found nothing to undo, for `is_open`."""
+    stream = sa.literal(undo.logged_as)
+    return insert_log(run_id, stream, "", is_open(undo.run_id))
 
 
 def _is_in_effect(undo: Undo, entry: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -332,5 +366,6 @@ def state_in(
         [Applied(stream, name) for _, stream, name in logged],
         undoable=tuple(name for _, _, name in undoable),
         is_newest=all(stream for _, stream, _ in undoable),
+        is_undone=any(row[0] == "undone" for row in rows),
         has_log=attached_at is None or bool(marks & HAS_LOG),
     )

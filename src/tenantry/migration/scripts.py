@@ -23,7 +23,7 @@ from sqlalchemy.sql.base import Executable
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
-from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, class_of, create_log
+from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, check_length, class_of, create_log
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.lock_timeouts import LockTimeouts, lock_timeout_sql, timeouts_sql
 from tenantry.migration.recorder import Recording, Unrecorded, named_type_of
@@ -38,8 +38,11 @@ from tenantry.migration.schema_state import (
     check_heads,
     check_undoable,
     exists,
+    has_rows,
     insert_log,
+    is_open,
     log,
+    mark_undone,
     render,
     user_version_table,
     version,
@@ -60,10 +63,6 @@ from tenantry.migration.streams import Streams
 # only try to lock: PostgreSQL's concurrent commands wait for every open transaction, also for one
 # that waits for them, which would be a deadlock.
 AUTOCOMMIT_LOCK = BOOTSTRAP_LOCK + 1
-
-# Alembic's own length of a version; PostgreSQL stores that of a VARCHAR plus 4.
-VERSION_CHARS = 32
-TYPMOD_OFFSET = 4
 
 # An attached database has no version of Tenantry. There the lock on the user's version table is the
 # mutex: Alembic's own writes of it wait, too, and reads do not. A setting of the transaction says
@@ -90,17 +89,14 @@ class LogMissing(Unavailable):
     """An autocommit_block needs the log in the database: migrate without --no-log."""
 
 
-class VersionTooLong(Unavailable):
-    """The id of the revision is too long for the version table: use at most 32 characters."""
-
-
 class Script:
     """The statements from one revision to the head of the streams, or to where it must stop.
 
     A revision with an autocommit block is a separate script.
 
     Args:
-        pending: The revisions from *start* to the head, in order.
+        pending: The revisions from *start* to the head, in order; or none, for an *undo* that has
+            found nothing: it waits for an open transaction of the run, and lets none follow.
         types: What the upgrade has created for tables before *start*.
         undo: With *pending* revisions that are undone: what they are.
         has_log: Whether the database has a log. Without it, an attached one gets one.
@@ -127,8 +123,9 @@ class Script:
         self.dialect = dialect
         # Of an attached database, under its mutex.
         self._log_creation = [] if has_log or not streams.has_log else [create_log(dialect)]
-        checks = [check_undoable(undo, len(pending))] if undo else []
-        self._log_checks = [Statement(render(dialect, one), SchemaMoved) for one in checks]
+        checks = [check_undoable(undo, len(pending))] if undo and pending else []
+        self._log_checks = [self._statement(one, guard=SchemaMoved) for one in checks]
+        self._undo = undo
         self._streams = streams
         self._start = start
         self._parts: list[tuple[Revision, Recording]] = []
@@ -149,7 +146,7 @@ class Script:
     @property
     def is_autocommit(self) -> bool:
         """Whether it begins with a revision that commits by itself."""
-        return self._parts[0][1] is Unrecorded.AUTOCOMMIT
+        return bool(self._parts) and self._parts[0][1] is Unrecorded.AUTOCOMMIT
 
     @cached_property
     def applied(self) -> list[Applied]:
@@ -168,14 +165,16 @@ class Script:
         # The log follows all of the user's revisions, because it changes what `lastval()` and
         # `last_insert_rowid()` return. The guard of the last version update covers it, too.
         body[-1:-1] = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
+        if self._undo and not body:
+            body = [self._statement(mark_undone(run_id, self._undo))]
         if not self.is_autocommit:
             settings = map(Statement, timeouts_sql(self.dialect, timeouts.swap_ms))
             lock_timeout = Statement(lock_timeout_sql(timeouts.lock_ms))
             last = [lock_timeout] if self._postgres else []
             if self._streams.is_attached:
-                last = [*self._swap(), *self._log_creation, *last]
+                last = [*self._swap(run_id), *self._log_creation, *last]
                 return [*settings, *self._creation(), *last, *body]
-            swap, *check = self._swap()
+            swap, *check = self._swap(run_id)
             return [*settings, swap, *self._creation(), *check, *last, *body]
         if not self._streams.has_log:
             raise LogMissing
@@ -186,11 +185,11 @@ class Script:
             # The lock is held until the connection is closed.
             Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
             *self._creation(),
-            self._check_versions(),
+            self._check_versions(run_id),
             *self._log_creation,
             *self._log_checks,
             AutocommitRevision(first, heads, run_id, timeouts, self._streams.user_table, own_table),
-            *self._swap(),
+            *self._swap(run_id),
             self._statement(sa.delete(log).where(log.c.stream == BEGUN)),
             *body,
         ]
@@ -272,47 +271,37 @@ class Script:
             inserts = [sa.insert(self._user).from_select(["version_num"], row) for row in rows]
             moves = [*([sa.delete(self._user)] if old else []), *inserts]
         statements = [self._statement(one, revision=revision.name) for one in moves]
-        fits = self._check_length(revision)
+        fits = check_length(self.dialect, self._streams.user_table, revision)
         return [*fits, *statements[:-1], replace(statements[-1], guard=VersionWritten)]
 
-    def _check_length(self, revision: Revision) -> list[Statement]:
-        """Return a check that the version table can store the revision, if it is long."""
-        longest = max(map(len, revision.heads_after), default=0)
-        if longest <= VERSION_CHARS or not self._postgres:
-            return []
-        table = render(self.dialect, class_of(self._streams.user_table))
-        sql = "SELECT 1 FROM pg_catalog.pg_attribute WHERE attname = 'version_num' AND attrelid = "
-        sql += f"{table} AND (atttypmod < 0 OR atttypmod >= {longest + TYPMOD_OFFSET})"
-        return [Statement(sql, VersionTooLong, revision.name)]
-
-    def _swap(self) -> list[Statement]:
+    def _swap(self, run_id: UUID) -> list[Statement]:
         """Return the swap of Tenantry's version, and a check of the user's.
 
         The user's version was read before the mutex was held, so it is checked again.
         """
         if self._streams.is_attached:
-            return self._lock_and_check()
+            return self._lock_and_check(run_id)
         own = version.c.version_num
         swap = sa.update(version).values(version_num=self.stop.own)
-        swap = swap.where(own == self._start.own, _has_rows(version, 1))
+        swap = swap.where(own == self._start.own, has_rows(version, 1))
         if self._postgres:
             swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK))
         if self._start.user == self.stop.user:
             return [self._statement(swap, guard=SchemaMoved)]
-        at = self._is_at_start(self._is_ours)
+        at = self._is_at_start(self._is_ours, run_id)
         # On PostgreSQL one guard covers both, so they can share a message.
         guard = None if self._postgres else SchemaMoved
         checks = [self._statement(at, guard=SchemaMoved), *self._log_checks]
         return [self._statement(swap, guard=guard), *checks]
 
-    def _lock_and_check(self) -> list[Statement]:
+    def _lock_and_check(self, run_id: UUID) -> list[Statement]:
         """Return the lock on the user's version table, which is the mutex of an attached database.
 
         It is followed by a check of what was read before the lock was held: the version, and
         whether there is a log. SQLite has locked the file with BEGIN.
         """
         if not self._postgres:
-            at = self._is_at_start(sa.true(), is_locked=True)
+            at = self._is_at_start(sa.true(), run_id, is_locked=True)
             return [self._statement(at, guard=SchemaMoved)]
         table = self.dialect.identifier_preparer.format_table(self._user)
         alone = sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK)
@@ -320,7 +309,7 @@ class Script:
             Statement(f"SET LOCAL {_MARK} = 'yes'"),
             Statement(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"),
             *([_CREATING] if self._log_creation else []),  # another version table has its own mutex
-            self._statement(self._is_at_start(alone, is_locked=True), guard=SchemaMoved),
+            self._statement(self._is_at_start(alone, run_id, is_locked=True), guard=SchemaMoved),
             *self._log_checks,
         ]
 
@@ -330,7 +319,8 @@ class Script:
         It precedes the first revision, which can change the current schema. An existing table can
         be in a later schema of the search path, where IF NOT EXISTS would not find it.
         """
-        if self._start.user != BASE or self.stop.user == BASE:
+        is_used = self._streams.is_attached or self.stop.user != BASE
+        if self._start.user != BASE or not is_used:
             return []
         create = render(self.dialect, sa.schema.CreateTable(self._user, if_not_exists=True))
         if not self._postgres:
@@ -343,29 +333,32 @@ class Script:
             Statement(f"DO $tenantry$ BEGIN IF {is_missing} THEN {create}; END IF; END $tenantry$")
         ]
 
-    def _check_versions(self) -> Statement:
+    def _check_versions(self, run_id: UUID) -> Statement:
         """Return a check of both versions."""
         if self._streams.is_attached:
-            return self._statement(self._is_at_start(sa.true()), guard=SchemaMoved)
+            return self._statement(self._is_at_start(sa.true(), run_id), guard=SchemaMoved)
         own = sa.exists().where(version.c.version_num == self._start.own).select_from(version)
-        return self._statement(self._is_at_start(own), guard=SchemaMoved)
+        return self._statement(self._is_at_start(own, run_id), guard=SchemaMoved)
 
     def _is_at_start(
-        self, also: sa.ColumnElement[bool], *, is_locked: bool = False
+        self, also: sa.ColumnElement[bool], run_id: UUID, *, is_locked: bool = False
     ) -> sa.Select[Any]:
         heads, number = self._start.heads, self._user.c.version_num
+        has_log = self._streams.has_log
         if self._streams.is_attached:
             also = sa.and_(also, ~exists(self.dialect, version))
-            if self._streams.has_log:
-                found = exists(self.dialect, log)  # it is created before an autocommit_block
-                is_missing = self._log_creation and is_locked is not self.is_autocommit
-                also = sa.and_(also, ~found if is_missing else found)
+        if self._streams.is_attached and has_log:
+            found = exists(self.dialect, log)  # it is created before an autocommit_block
+            has_log = not self._log_creation or is_locked is self.is_autocommit
+            also = sa.and_(also, found if has_log else ~found)
+        if has_log:
+            also = sa.and_(also, is_open(run_id))
         if is_locked:
             return check_heads(self._user, heads, also)
         if not heads:
             return sa.select(sa.literal(1)).where(~sa.exists().select_from(self._user), also)
         # The user's team may migrate it with Alembic, too: from here on, Alembic waits.
-        alone = _has_rows(self._user, len(heads))
+        alone = has_rows(self._user, len(heads))
         rows = sa.select(number).where(number.in_(heads), alone, also).with_for_update().subquery()
         count = sa.func.count(rows.c.version_num)
         return sa.select(count).having(count == len(heads))
@@ -392,8 +385,3 @@ class Script:
         revision: str | None = None,
     ) -> Statement:
         return Statement(render(self.dialect, clause), guard, revision)
-
-
-def _has_rows(table: sa.Table, count: int) -> sa.ColumnElement[bool]:
-    """Return the condition that a version table has exactly *count* rows."""
-    return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == count

@@ -70,12 +70,14 @@ class UndoScripts(RunScripts):
             return [Applied(one.stream, one.name) for one in self._of(state)]
 
     def script(self, dialect: sa.Dialect, state: SchemaState) -> Script:
-        """Return the script of the run in this state, in which something is left to undo.
+        """Return the script of the run in this state: an empty one if nothing is left to undo.
 
         Raises:
             BadStream, UnknownRevision, MovedOn, NoDowngrade, RevisionLost: There is none.
         """
         with self._lock:
+            if self.is_done(state):
+                return self._get(dialect, state.revision, (), has_log=state.has_log)
             undone, every = self._of(state), {one.id: one for one in self._user_revisions()}
             for one in undone:
                 self._check_effect(every[one.id], one, [dialect])

@@ -126,7 +126,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 _ENTRIES = Statement(
     sa.select(log.c.stream, log.c.revision, log.c.run_id, log.c.applied_at)
-    .where(log.c.stream != BEGUN)
+    .where(log.c.stream != BEGUN, log.c.revision != "")
     .order_by(log.c.position.desc())
     .limit(LOG_LINES_MAX),
     LogEntry,

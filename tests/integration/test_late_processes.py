@@ -1,0 +1,257 @@
+"""A process of a run is late: it was paused, or cut off, and the run was undone in the meantime."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tenantry.kit.ids import new_id
+from tenantry.migration.errors import is_lock_timeout
+from tenantry.migration.lock_retries import RunUndone
+from tenantry.migration.migrator import Migrator
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import SchemaState
+from tenantry.migration.streams import NO_STREAM, Stream, Streams
+from tenantry.migration.undo import UndoScripts
+from tenantry.tenant.stream import STREAM
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
+from tests.integration.conftest import DEADLINE_SECONDS, MakeMigrator
+from tests.integration.engines import on_postgresql
+
+pytestmark = pytest.mark.timeout(120)
+
+NOTE = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
+BLOCK = "with op.get_context().autocommit_block():\n    "
+WAITS_SECONDS = 1.0
+"""An undo that does not wait has ended long before."""
+LOG = "SELECT stream, revision FROM tenantry_migration_log WHERE stream <> 'tenantry'"
+NOT_IDLE = """
+SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
+AND query ILIKE 'CREATE INDEX CONCURRENTLY%'
+"""
+
+
+@dataclass
+class Commit:
+    """The moment before a COMMIT, in which a transaction can be kept open."""
+
+    is_reached: threading.Event = field(default_factory=threading.Event)
+    may_follow: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self) -> bool:
+        """Wait for the test; the COMMIT follows."""
+        self.is_reached.set()
+        return self.may_follow.wait(DEADLINE_SECONDS)
+
+    async def reached(self) -> None:
+        """Wait until a transaction is kept open."""
+        assert await asyncio.to_thread(self.is_reached.wait, DEADLINE_SECONDS)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A database, and the run that is undone in it."""
+
+    migrator: Migrator
+    streams: Callable[[], Streams]
+    url: str
+    run_id: UUID = field(default_factory=new_id)
+
+    def migrate(
+        self, *, run_id: UUID | None = None, **options: Any
+    ) -> Coroutine[Any, Any, SchemaState]:
+        """Migrate it in the run, or in another one."""
+        scripts = options.pop("scripts", None) or RunScripts(self.streams())
+        return self.migrator.migrate(self.url, scripts, run_id=run_id or self.run_id, **options)
+
+    def undo(self, migrator: Migrator | None = None) -> Coroutine[Any, Any, SchemaState]:
+        """Undo the run."""
+        scripts = UndoScripts(self.streams(), self.run_id)
+        return (migrator or self.migrator).migrate(self.url, scripts, run_id=new_id())
+
+    def dump(self) -> raw_sql.Dump:
+        return raw_sql.dump(self.url)
+
+    def log(self) -> list[tuple[str, str]]:
+        """Return what is logged of the user's revisions, in order."""
+        return raw_sql.rows(self.url, f"{LOG} ORDER BY position")
+
+
+@pytest.fixture(name="new")
+def _new(
+    kind: str, new_tenant: Callable[[], str], new_database: Callable[[], str]
+) -> Callable[[], str]:
+    """Makes databases of the kind, without a revision of the user."""
+    return new_database if "attached" in kind else new_tenant
+
+
+@pytest.fixture(
+    name="kind",
+    params=["tenant", "first revision of a tenant", "attached", "first of an attached", "SQL"],
+)
+def _kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(name="case")
+async def _case(
+    kind: str,
+    new: Callable[[], str],
+    make_migrator: MakeMigrator,
+    folder: AlembicFolder,
+    tmp_path: Path,
+) -> Case:
+    """A database in which the run has a revision to apply; of "first", without a version table."""
+    path, is_attached = folder.path, "attached" in kind
+    if kind == "SQL":
+        path = tmp_path / "sql"
+        path.mkdir()
+        (path / "1_begin.sql").write_text("CREATE TABLE begun (id integer);")
+    elif "first" not in kind:
+        folder.begin()
+
+    def streams() -> Streams:
+        own = NO_STREAM if is_attached else STREAM
+        return Streams(own, Stream("user", path), is_attached=is_attached)
+
+    case = Case(make_migrator(DEADLINE_SECONDS), streams, new())
+    if "first" not in kind:
+        assert (await case.migrate(run_id=new_id())).error is None
+    if kind == "SQL":
+        (path / "2_note.sql").write_text("CREATE TABLE note (id integer);")
+        (path / "2_note.down.sql").write_text("DROP TABLE note;")
+    else:
+        folder.add("u1_note", NOTE, undo="op.drop_table('note')")
+    return case
+
+
+@pytest.fixture(name="commit")
+def _commit() -> Iterator[Commit]:
+    commit = Commit()
+    yield commit
+    commit.may_follow.set()
+
+
+async def still_waits(task: "asyncio.Task[SchemaState]") -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WAITS_SECONDS):
+            await asyncio.shield(task)
+    return not task.done()
+
+
+class TestOpenTransaction:
+    async def test_is_waited_for_and_undone(self, case: Case, commit: Commit):
+        async with asyncio.TaskGroup() as group:
+            late = group.create_task(case.migrate(has_files=commit.wait))
+            await commit.reached()
+            undo = group.create_task(case.undo())
+            assert await still_waits(undo), undo.result()
+            commit.may_follow.set()
+
+        assert (late.result().error, undo.result().error) == (None, None)
+        assert len(undo.result().applied) == 1
+        assert "note" not in raw_sql.tables(case.url)
+        assert isinstance((await case.migrate()).error, RunUndone)
+
+    async def test_that_is_rolled_back_leaves_nothing_to_undo(self, case: Case, commit: Commit):
+        async with asyncio.TaskGroup() as group:
+            late = group.create_task(case.migrate(has_files=lambda: not commit.wait()))
+            await commit.reached()
+            undo = group.create_task(case.undo())
+            assert await still_waits(undo), undo.result()
+            commit.may_follow.set()
+
+        assert late.result().error is not None
+        assert (undo.result().error, undo.result().applied) == (None, [])
+        assert "note" not in raw_sql.tables(case.url)
+
+    async def test_that_does_not_end_lets_the_undo_fail_until_it_has_ended(
+        self, case: Case, commit: Commit, make_migrator: MakeMigrator
+    ):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(case.migrate(has_files=commit.wait))
+            await commit.reached()
+            failed = (await case.undo(make_migrator(2.0))).error
+            commit.may_follow.set()
+
+        assert failed is not None
+        assert is_lock_timeout(failed) or isinstance(failed, TimeoutError)
+        assert (await case.undo()).error is None
+        assert "note" not in raw_sql.tables(case.url)
+
+    @on_postgresql
+    async def test_of_an_index_that_is_built_concurrently_is_waited_for(
+        self, make_migrator: MakeMigrator, tenant_url: str, folder: AlembicFolder
+    ):
+        folder.add("u1_note", NOTE)
+        case = Case(
+            make_migrator(DEADLINE_SECONDS),
+            lambda: Streams(STREAM, Stream("user", folder.path)),
+            tenant_url,
+        )
+        assert (await case.migrate(run_id=new_id())).error is None
+        index = "'ix', 'note', ['id'], postgresql_concurrently=True"
+        drop = "op.drop_index('ix', 'note', postgresql_concurrently=True)"
+        folder.add("u2_index", f"{BLOCK}op.create_index({index})", undo=BLOCK + drop)
+        before = case.dump()
+        async with asyncio.TaskGroup() as group:
+            with raw_sql.connected(tenant_url) as query:
+                query("BEGIN")
+                query("INSERT INTO note VALUES (1)")
+                late = group.create_task(case.migrate())
+                while not raw_sql.rows(tenant_url, NOT_IDLE):  # noqa: ASYNC110 - by the server
+                    await asyncio.sleep(0.02)
+                undo = group.create_task(case.undo())
+                assert await still_waits(undo), undo.result()
+                query("ROLLBACK")
+
+        assert (late.result().error, undo.result().error) == (None, None)
+        assert len(undo.result().applied) == 1
+        assert case.dump() == before
+
+
+class TestLateStart:
+    @pytest.mark.parametrize("options", [{"is_first": True}, {"is_first": False}])
+    async def test_applies_nothing_after_the_undo(self, case: Case, options: dict[str, bool]):
+        undo = await case.undo()
+        before = case.dump()
+        late = await case.migrate(**options)
+
+        assert (undo.error, undo.applied) == (None, [])
+        assert isinstance(late.error, RunUndone)
+        assert (late.applied, case.dump()) == ([], before)
+
+    async def test_that_assumes_the_revision_of_the_last_database_applies_nothing(
+        self, case: Case, new: Callable[[], str]
+    ):
+        scripts = RunScripts(case.streams())
+        assert (await case.undo()).error is None
+        before = case.dump()
+        await case.migrator.migrate(new(), scripts, run_id=case.run_id)
+        late = await case.migrate(scripts=scripts)
+
+        assert isinstance(late.error, RunUndone)
+        assert (late.applied, case.dump()) == ([], before)
+
+    async def test_does_not_keep_another_run_from_applying_the_revisions(self, case: Case):
+        await case.undo()
+        done = await case.migrate(run_id=new_id())
+
+        assert (done.error, [one.revision for one in done.applied][-1:]) == (
+            None,
+            ["2_note" if "begun" in raw_sql.tables(case.url) else "u1_note"],
+        )
+
+    async def test_of_the_undo_itself_marks_the_run_once(self, case: Case):
+        first, second = await case.undo(), await case.undo()
+
+        assert (first.error, second.error) == (None, None)
+        assert case.log()[-1:] == [(f"undone {case.run_id.hex}", "")]
+        assert [stream for stream, _ in case.log()].count(f"undone {case.run_id.hex}") == 1
