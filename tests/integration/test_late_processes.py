@@ -11,6 +11,12 @@ from uuid import UUID
 
 import pytest
 
+from tenantry.catalog import run_claims, run_tenants, runs, workers
+from tenantry.catalog.pace import Pace
+from tenantry.catalog.workers import SILENCE_MS
+from tenantry.fleet import outcomes
+from tenantry.fleet.active_runs import STATE_SECONDS_MAX
+from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import is_lock_timeout
 from tenantry.migration.lock_retries import RunUndone
@@ -19,11 +25,15 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import NO_STREAM, Stream, Streams
 from tenantry.migration.undo import UndoScripts
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import SERVER_DEFAULT, Settings
 from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import DEADLINE_SECONDS, MakeMigrator
 from tests.integration.engines import on_postgresql
+from tests.integration.gates import Gate, is_migrated, tenants, until_held
+from tests.integration.test_runs import set_back
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -255,3 +265,40 @@ class TestLateStart:
         assert (first.error, second.error) == (None, None)
         assert case.log()[-1:] == [(f"undone {case.run_id.hex}", "")]
         assert [stream for stream, _ in case.log()].count(f"undone {case.run_id.hex}") == 1
+
+
+class TestEndedRun:
+    async def test_starts_no_tenant_in_a_process_that_was_paused(self, gated: Settings, gate: Gate):
+        """It holds tenants that others have taken over and ended; they may be undone by now."""
+        settings = gated.model_copy(update={"migrate_concurrency": 1})
+        async with open_services(settings, pace=Pace(beat_seconds=3_600)) as services:
+            some = await tenants(services, 3)
+            gate.build()
+            run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
+            await gate.reached(1)
+            await until_held(settings, len(some))
+            await end_in_its_place(services, settings, run_id)
+            await asyncio.sleep(2 * STATE_SECONDS_MAX)  # what it has read of the run is old then
+            gate.open()
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while not services.worker.is_idle:  # noqa: ASYNC110 - there is no event
+                    await asyncio.sleep(0.02)
+
+            assert [is_migrated(services, one) for one in some] == [True, False, False]
+
+
+async def end_in_its_place(services: Services, settings: Settings, run_id: UUID) -> None:
+    """Take all tenants of a run over, as after a silence of its process, and end them."""
+    other = new_id()
+    await workers.beat(services.catalog, other)
+    set_back(settings, services.heartbeat.worker_id, 2 * SILENCE_MS)
+    items = await run_claims.claim(
+        services.catalog, run_id, other, server_name=SERVER_DEFAULT, limit=100, were_held=True
+    )
+    async with services.catalog.begin() as session:
+        ended = [
+            outcomes.succeeded(one, applied=[], started_at=utc_now(), position=None)
+            for one in items
+        ]
+        await run_tenants.record(session, ended, other)
+    assert (await runs.get(services.catalog, run_id)).finished_at is not None

@@ -206,9 +206,11 @@ class Worker:
             self._writer.put(outcome)
 
     async def _outcome(self, claimed: Claimed, stop_reason: str | None) -> Outcome | Returned:
+        run = claimed.run
+        if run.has_ended:
+            return Returned(claimed.item, may_have_started=True)
         if stop_reason is not None:
             return await self._skip(claimed, stop_reason)
-        run = claimed.run
         if run.is_planned and not await asyncio.to_thread(run.has_planned_files):
             return self._leave(claimed, may_have_started=claimed.was_held)
         with span(
