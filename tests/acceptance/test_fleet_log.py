@@ -95,6 +95,17 @@ class TestMixed:
             assert version(url) == [("a5",)]
             assert [name for _, name in raw_sql.rows(url, ENTRIES)][-1] == "a5_slow"
 
+    def test_an_undo_is_logged_if_its_run_was(self, fleet: Fleet):
+        url = fleet.add("acme")["acme"]
+        fleet.migrate()
+        add_slow(fleet, 0)
+        run = fleet.migrate()
+
+        undone = fleet("undo", run["runId"], "--no-log", "--json").data
+
+        assert statuses(undone) == {"acme": "success"}
+        assert [name for _, name in raw_sql.rows(url, ENTRIES)][-2:] == ["a5_slow", "a5_slow"]
+
     def test_the_log_of_a_removed_table_begins_again(self, fleet: Fleet):
         url = fleet.add("acme")["acme"]
         fleet.migrate()

@@ -65,7 +65,8 @@ async def scripts_of(session: CatalogSession, streams: Streams, options: RunOpti
         raise RunUnfinished
     if not run.has_log:
         raise RunNotLogged
-    scripts = UndoScripts(streams, run.id)
+    # As the run: a revision that is in its log alone would count as applied.
+    scripts = UndoScripts(replace(streams, has_log=True), run.id)
     names = await run_results.applied(session, run.id)
     if not await asyncio.to_thread(scripts.check, names):
         raise NothingToUndo
