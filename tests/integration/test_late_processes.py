@@ -11,11 +11,9 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import run_claims, run_tenants, runs, workers
-from tenantry.catalog.pace import Pace
+from tenantry.catalog import run_claims, run_tenants, runs
 from tenantry.catalog.workers import SILENCE_MS
 from tenantry.fleet import outcomes
-from tenantry.fleet.active_runs import STATE_SECONDS_MAX
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import is_lock_timeout
@@ -25,7 +23,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import NO_STREAM, Stream, Streams
 from tenantry.migration.undo import UndoScripts
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import open_services, system_context
 from tenantry.settings import SERVER_DEFAULT, Settings
 from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
@@ -33,7 +31,6 @@ from testkit.revisions import AlembicFolder
 from tests.integration.conftest import DEADLINE_SECONDS, MakeMigrator
 from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate, is_migrated, tenants, until_held
-from tests.integration.test_runs import set_back
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -267,18 +264,18 @@ class TestLateStart:
         assert [stream for stream, _ in case.log()].count(f"undone {case.run_id.hex}") == 1
 
 
-class TestEndedRun:
-    async def test_starts_no_tenant_in_a_process_that_was_paused(self, gated: Settings, gate: Gate):
-        """It holds tenants that others have taken over and ended; they may be undone by now."""
+@pytest.mark.slow
+class TestSilentProcess:
+    async def test_starts_no_tenant_that_others_have_taken_over(self, gated: Settings, gate: Gate):
+        """They may have ended it, and what was applied to it may be undone by now."""
         settings = gated.model_copy(update={"migrate_concurrency": 1})
-        async with open_services(settings, pace=Pace(beat_seconds=3_600)) as services:
+        async with open_services(settings) as services:
             some = await tenants(services, 3)
             gate.build()
             run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
             await gate.reached(1)
             await until_held(settings, len(some))
-            await end_in_its_place(services, settings, run_id)
-            await asyncio.sleep(2 * STATE_SECONDS_MAX)  # what it has read of the run is old then
+            pause_until_ended(settings, run_id)
             gate.open()
             async with asyncio.timeout(DEADLINE_SECONDS):
                 while not services.worker.is_idle:  # noqa: ASYNC110 - there is no event
@@ -287,18 +284,25 @@ class TestEndedRun:
             assert [is_migrated(services, one) for one in some] == [True, False, False]
 
 
-async def end_in_its_place(services: Services, settings: Settings, run_id: UUID) -> None:
-    """Take all tenants of a run over, as after a silence of its process, and end them."""
-    other = new_id()
-    await workers.beat(services.catalog, other)
-    set_back(settings, services.heartbeat.worker_id, 2 * SILENCE_MS)
-    items = await run_claims.claim(
-        services.catalog, run_id, other, server_name=SERVER_DEFAULT, limit=100, were_held=True
-    )
-    async with services.catalog.begin() as session:
+def pause_until_ended(settings: Settings, run_id: UUID) -> None:
+    """Stop this process, as SIGSTOP does, until another one has taken over its tenants."""
+    other = threading.Thread(target=lambda: asyncio.run(end_in_its_place(settings, run_id)))
+    other.start()
+    other.join()
+
+
+async def end_in_its_place(settings: Settings, run_id: UUID) -> None:
+    """Take all tenants of a run over when its process is silent, and end them."""
+    async with open_services(settings, works=False) as services:
+        own, catalog = services.heartbeat.worker_id, services.catalog
+        await asyncio.sleep(SILENCE_MS / 1000 + 0.2)
+        items = await run_claims.claim(
+            catalog, run_id, own, server_name=SERVER_DEFAULT, limit=100, were_held=True
+        )
+        now = utc_now()
         ended = [
-            outcomes.succeeded(one, applied=[], started_at=utc_now(), position=None)
-            for one in items
+            outcomes.succeeded(one, applied=[], started_at=now, position=None) for one in items
         ]
-        await run_tenants.record(session, ended, other)
-    assert (await runs.get(services.catalog, run_id)).finished_at is not None
+        async with catalog.begin() as session:
+            await run_tenants.record(session, ended, own)
+        assert (await runs.get(catalog, run_id)).finished_at is not None

@@ -43,8 +43,6 @@ class ActiveRun:
         is_known: Whether the scripts lead to the head of the run.
         since: When this process began to work on it, by the monotonic clock.
         stop_reason: Why no more tenants of the run may start; None while they may.
-        has_ended: Whether all tenants of the run have ended: what this process still holds of them,
-            because it was paused, others have taken over.
     """
 
     def __init__(
@@ -61,7 +59,6 @@ class ActiveRun:
         self.is_known = is_known
         self.since = monotonic_seconds()
         self.stop_reason = None if is_known else REVISIONS_UNKNOWN
-        self.has_ended = False
         self._in_flight = in_flight
         self._planned = planned
         self._max_failures: int | None = None
@@ -73,7 +70,6 @@ class ActiveRun:
     def update(self, run: MigrationRun) -> None:
         """Store the state of the run, as just read or written. A stop is final."""
         self.stop_reason = self.stop_reason or run.stop_reason
-        self.has_ended = run.finished_at is not None
         limits = [one for one in (run.max_failures, run.wave_failed_max) if one is not None]
         self._max_failures = min(limits, default=None)
         self._failed_count = max(self._failed_count, run.failed_count)

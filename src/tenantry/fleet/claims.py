@@ -47,11 +47,13 @@ class Claimed:
         run: The run.
         was_held: Whether another worker claimed it before, and may have started it.
         withheld: Why it must not be migrated: it is read-only, or was deleted.
+        lapses: Those of the heartbeat when it was claimed.
     """
 
     item: RunTenant
     run: ActiveRun
     was_held: bool
+    lapses: int
     withheld: str | None = None
 
 
@@ -250,7 +252,7 @@ class Claims:
         self, run: Progress, active: ActiveRun, server_name: str, limit: int
     ) -> int:
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
-        holder = self._heartbeat.worker_id
+        holder, lapses = self._heartbeat.worker_id, self._heartbeat.lapses
         on_server = partial(run_claims.claim, server_name=server_name, limit=limit)
         for was_held in (False, True):
             found = await on_server(self._catalog, run.id, holder, were_held=was_held)
@@ -272,7 +274,8 @@ class Claims:
         self._in_flight.claimed(len(found))
         for item in found:
             reason = withheld.get(item.tenant_id)
-            queue.put(run.id, Claimed(item, active, was_held=was_held, withheld=reason))
+            claimed = Claimed(item, active, was_held=was_held, lapses=lapses, withheld=reason)
+            queue.put(run.id, claimed)
         return len(found)
 
     async def _servers_left_out(

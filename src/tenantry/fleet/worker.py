@@ -207,7 +207,7 @@ class Worker:
 
     async def _outcome(self, claimed: Claimed, stop_reason: str | None) -> Outcome | Returned:
         run = claimed.run
-        if run.has_ended:
+        if self.heartbeat.has_lapsed_since(claimed.lapses) and await self._is_lost(claimed.item):
             return Returned(claimed.item, may_have_started=True)
         if stop_reason is not None:
             return await self._skip(claimed, stop_reason)

@@ -20,13 +20,18 @@ _log = structlog.get_logger(__name__)
 
 
 class Heartbeat:
-    """Writes the heartbeat of this process into the catalog."""
+    """Writes the heartbeat of this process into the catalog.
+
+    Attributes:
+        lapses: How often it was silent for so long that others could take over what it held.
+    """
 
     def __init__(self, catalog: Catalog, pace: Pace = PACE) -> None:
         self.worker_id: UUID = new_id()
         self._catalog = catalog
         self._pace = pace
         self._beaten_at = monotonic_seconds()
+        self.lapses = 0
         self._report: Callable[[], Report] = Report
 
     def silent_seconds(self) -> float:
@@ -39,8 +44,21 @@ class Heartbeat:
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
+        began_at = monotonic_seconds()
         await workers.beat(self._catalog, self.worker_id, report)
-        self._beaten_at = monotonic_seconds()
+        self.lapses += self._has_lapsed
+        self._beaten_at = began_at
+
+    def has_lapsed_since(self, lapses: int) -> bool:
+        """Return whether others can have taken over what it has held since it had so many lapses.
+
+        It was paused, or cut off from the catalog.
+        """
+        return self.lapses != lapses or self._has_lapsed
+
+    @property
+    def _has_lapsed(self) -> bool:
+        return self.silent_seconds() * 1000 > SILENCE_MS
 
     async def renew(self) -> None:
         """Write one if other processes may take over what this one claims: it was paused.
@@ -48,7 +66,7 @@ class Heartbeat:
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
-        if self.silent_seconds() * 1000 > SILENCE_MS:
+        if self._has_lapsed:
             await self.beat(self._report())
 
     async def keep_beating(self, report: Callable[[], Report]) -> None:
