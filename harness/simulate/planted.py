@@ -27,6 +27,7 @@ from tenantry.fleet.claims import Claims
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
 from tenantry.work import undoing
+from tenantry.work.heartbeat import Heartbeat
 
 
 class Fault(NamedTuple):
@@ -142,6 +143,15 @@ def _stop_is_not_read() -> Fault:
         return True
 
     return Fault(ActiveRun, "is_clear", is_clear)
+
+
+def _lost_tenants_start() -> Fault:
+    """A process that was silent starts the tenants that others have taken over."""
+
+    def has_lapsed_since(_self: Heartbeat, _lapses: int) -> bool:
+        return False
+
+    return Fault(Heartbeat, "has_lapsed_since", has_lapsed_since)
 
 
 def _undo_goes_forward() -> Fault:
@@ -316,6 +326,7 @@ OF_RUNS: Mapping[str, Callable[[], Fault]] = {
         _any_wave_resumes,
         _stop_is_not_read,
         _stop_is_undone,
+        _lost_tenants_start,
         _claims_are_forgotten,
         _failures_count_twice,
         _undo_goes_forward,

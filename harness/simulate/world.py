@@ -14,6 +14,7 @@ from tenantry.db.outage_errors import ServerAway
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.write_fence import DatabaseBusy
+from tenantry.migration.lock_retries import RunUndone
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision, SchemaState, Undo
@@ -23,6 +24,8 @@ SERVERS = ("default", "second")
 TENANTS = 10
 QUICK_SECONDS, SLOW_SECONDS = 0.2, 9.0
 """How long most migrations take, at most, and a few: longer than a worker may be silent."""
+LOCK_SECONDS_MAX = 6.0
+"""How long a migration waits for the transaction of another one before it fails."""
 CREATE_SECONDS = 3.0
 SLOW_SHARE = 0.05
 LOST_ANSWER_SHARE = 0.05
@@ -69,14 +72,14 @@ class TenantDatabase:
         failures: How many more attempts fail.
         is_fenced: Whether it rejects writes, because it is being moved.
         writers: The processes with a transaction in it.
-        unsure: The undos that found nothing while another process had a transaction in it.
+        undone: The runs that were undone in it: they apply nothing more.
     """
 
     log: list[Entry] = field(default_factory=list)
     failures: int = 0
     is_fenced: bool = False
     writers: list[str] = field(default_factory=list)
-    unsure: set[UUID] = field(default_factory=set)
+    undone: set[UUID] = field(default_factory=set)
 
     @property
     def applied(self) -> list[Entry]:
@@ -142,7 +145,8 @@ class World:
     def copy(self, old: str, new: str) -> None:
         """Copy the database of a tenant."""
         found = self.tenants[old]
-        self.tenants[new] = TenantDatabase(list(found.log), found.failures)
+        log, undone = list(found.log), set(found.undone)
+        self.tenants[new] = TenantDatabase(log, found.failures, undone=undone)
         self.origins[new] = self.origins.get(old, old)
 
     def position(self, count: int) -> SchemaRevision:
@@ -261,13 +265,14 @@ class WorldMigrator:
         world, chance = self._world, self._world.chance
         server, _, name = url.partition("/")
         world.started(run_id, name, self._process)
-        found = self._found(name)
-        if self._todo(found, run_id, scripts.undo):
+        found, undo = self._found(name), scripts.undo
+        if undo is not None or self._todo(found, run_id, None):
             # As the lock on the version, which is held until the COMMIT.
-            while any(map(world.is_alive, found.writers)):  # noqa: ASYNC110 - as `_wait` of the store
+            ends = CLOCK.now + LOCK_SECONDS_MAX
+            while any(map(world.is_alive, found.writers)):
+                if CLOCK.now > ends:
+                    return self._state(found, run_id, undo, TimeoutError())
                 await asyncio.sleep(QUICK_SECONDS)
-        elif scripts.undo is not None and any(map(world.is_alive, found.writers)):
-            found.unsure.add(run_id)
         if found.is_fenced:
             raise ServerAway(FENCED)
         with found.writing(self._process):
@@ -276,14 +281,18 @@ class WorldMigrator:
             world.check_server(server)
             if world.tenants.get(name) is not found:
                 raise ServerAway("The connection was closed: the database was dropped.")
-            error = None
-            todo = self._todo(found, run_id, scripts.undo)
-            if todo and found.failures:
+            error: Exception | None = None
+            todo = self._todo(found, run_id, undo)
+            if run_id in found.undone:
+                todo, error = [], RunUndone()
+            elif todo and found.failures:
                 found.failures -= 1
                 error = RevisionBroken("It is broken.")
                 todo = todo[: chance.randint(0, len(todo) - 1)]
             found.log += todo
-            state = self._state(found, run_id, scripts.undo, error)
+            if undo is not None and (todo or error is None):
+                found.undone.add(undo.run_id)
+            state = self._state(found, run_id, undo, error)
         await asyncio.sleep(chance.random() * QUICK_SECONDS)
         if chance.random() < LOST_ANSWER_SHARE:
             raise ServerAway("The connection was lost.")

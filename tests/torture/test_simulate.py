@@ -24,6 +24,9 @@ FAILED = [
     "suite-118",
     # A fence that a frozen process had set stayed, because another one was just ending its move.
     "43a-1789",
+    # A process that was paused went on with a tenant that others had taken over and ended, after an
+    # undo of another run had taken it back.
+    "old1-726",
 ]
 """Seeds of histories that have failed, and what happened in them: `events_of` has changed since."""
 
