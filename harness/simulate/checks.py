@@ -326,6 +326,7 @@ class Checks:
             _expect(now.holding_wave is None, "an item is opened while its run holds")
         if old.worker != item.worker:
             self._check_holder(before, old.worker, item.worker, own)
+            self._lost_at.pop((item.run, item.tenant, item.worker or ""), None)
             # Also one that seems to be silent, because the clock of the database was set, loses it.
             if CLOCK.now - self._beaten_at.get(old.worker or "", CLOCK.now) > SILENCE_MS / 1000:
                 self._lost_at[item.run, item.tenant, old.worker or ""] = CLOCK.now

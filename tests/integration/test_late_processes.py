@@ -36,13 +36,16 @@ pytestmark = pytest.mark.timeout(120)
 
 NOTE = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
 BLOCK = "with op.get_context().autocommit_block():\n    "
-WAITS_SECONDS = 1.0
+WAITS_SECONDS = 0.5
 """An undo that does not wait has ended long before."""
 LOG = "SELECT stream, revision FROM tenantry_migration_log WHERE stream <> 'tenantry'"
 NOT_IDLE = """
 SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
 AND query ILIKE 'CREATE INDEX CONCURRENTLY%'
 """
+
+
+some_kinds = pytest.mark.parametrize("kind", ["tenant", "first of an attached"], indirect=True)
 
 
 @dataclass
@@ -179,13 +182,14 @@ class TestOpenTransaction:
         assert (undo.result().error, undo.result().applied) == (None, [])
         assert "note" not in raw_sql.tables(case.url)
 
+    @some_kinds
     async def test_that_does_not_end_lets_the_undo_fail_until_it_has_ended(
         self, case: Case, commit: Commit, make_migrator: MakeMigrator
     ):
         async with asyncio.TaskGroup() as group:
             group.create_task(case.migrate(has_files=commit.wait))
             await commit.reached()
-            failed = (await case.undo(make_migrator(2.0))).error
+            failed = (await case.undo(make_migrator(1.5))).error
             commit.may_follow.set()
 
         assert failed is not None
@@ -235,6 +239,7 @@ class TestLateStart:
         assert isinstance(late.error, RunUndone)
         assert (late.applied, case.dump()) == ([], before)
 
+    @some_kinds
     async def test_that_assumes_the_revision_of_the_last_database_applies_nothing(
         self, case: Case, new: Callable[[], str]
     ):
@@ -247,6 +252,7 @@ class TestLateStart:
         assert isinstance(late.error, RunUndone)
         assert (late.applied, case.dump()) == ([], before)
 
+    @some_kinds
     async def test_does_not_keep_another_run_from_applying_the_revisions(self, case: Case):
         await case.undo()
         done = await case.migrate(run_id=new_id())
@@ -256,6 +262,7 @@ class TestLateStart:
             ["2_note" if "begun" in raw_sql.tables(case.url) else "u1_note"],
         )
 
+    @some_kinds
     async def test_of_the_undo_itself_marks_the_run_once(self, case: Case):
         first, second = await case.undo(), await case.undo()
 
