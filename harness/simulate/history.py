@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -30,6 +31,7 @@ STEPS_MAX = 200_000
 KEPT_SHARE = 0.5
 UNDO_TRIES_MAX, UNDO_PAUSE_SECONDS = 20, 0.5
 JOBS_AT_ONCE_MAX = 3
+HOLDER_TRIES_MAX, HOLDER_PAUSE_SECONDS, HELD_MIN = 100, 0.05, 3
 
 _ENDED: list[object] = []
 
@@ -81,6 +83,7 @@ WEIGHTS = {
     "kill": 3,
     "start_process": 3,
     "freeze": 3,
+    "lose_holder": 3,
     "stop": 2,
     "catalog_out": 1,
     "cut_off": 4,
@@ -336,6 +339,27 @@ class History:
         process = self._any()
         seconds = self._choose.choice((0.5, 4.0, 6.0, 12.0))
         process.loop.frozen_until = process.thawed_at = CLOCK.now + seconds
+
+    def lose_holder(self) -> None:
+        """Freeze a process, or cut it off, as soon as several tenants of runs wait in it."""
+        process, freezes = self._any(), self._choose.random() < 0.5
+        seconds = self._choose.choice((6.0, 12.0))
+
+        async def lose() -> None:
+            for _ in range(HOLDER_TRIES_MAX):
+                held = Counter(
+                    one.worker for one in self._checks.rows.items.values() if not one.finished_at
+                )
+                holder = max(self._living(), key=lambda one: held[one.worker_id.hex])
+                if held[holder.worker_id.hex] >= HELD_MIN:
+                    if freezes:
+                        holder.loop.frozen_until = holder.thawed_at = CLOCK.now + seconds
+                    else:
+                        self._store.cut_until[holder.name] = CLOCK.now + seconds
+                    return
+                await asyncio.sleep(HOLDER_PAUSE_SECONDS)
+
+        process.run(lose())
 
     def stop(self) -> None:
         """End a process as a signal does; another one starts if none is left."""
