@@ -1,5 +1,7 @@
 """The log in a database of a fleet, small on PostgreSQL; and what older releases have stored."""
 
+import pytest
+
 from testkit import raw_sql
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
 from tests.acceptance.test_fleet_runs import add_slow
@@ -21,6 +23,10 @@ def upgrade():
     with op.get_context().autocommit_block():
         op.execute("CREATE INDEX CONCURRENTLY by_email ON customer (email)")
 """
+LOOPBACK = (
+    "database_name = replace(database_name, 'localhost', '127.0.0.1'),"
+    " server_name = replace(server_name, 'localhost', '127.0.0.1')"
+)
 RELATIONS = f"SELECT relname FROM pg_class WHERE relname LIKE '{LOG}%' ORDER BY relname"
 ENTRIES = f"SELECT position, revision FROM {LOG} ORDER BY position"
 
@@ -120,19 +126,30 @@ class TestMixed:
 
 @on_postgresql
 class TestPlaces:
-    def test_of_older_releases_are_recognised(self, fleet: Fleet):
+    @pytest.mark.parametrize(
+        ("parameters", "older"),
+        [
+            ("", "database_name = database_name || '?sslmode=disable'"),
+            ("", LOOPBACK),
+            ("?search_path=public", LOOPBACK),
+            ("", "server_name = replace(server_name, 'localhost', 'LOCALHOST')"),
+        ],
+    )
+    def test_of_older_releases_are_recognised(self, fleet: Fleet, parameters: str, older: str):
         url = fleet.add("acme")["acme"]
-        (fleet.project.folder / "databases.txt").write_text(f"{url}\n")
+        (fleet.project.folder / "databases.txt").write_text(f"{url}{parameters}\n")
         first = fleet.migrate()
         state = f"sqlite:///{fleet.project.folder}/tenantry-fleet.db"
-        raw_sql.run(state, "UPDATE tenant SET database_name = database_name || '?sslmode=disable'")
+        raw_sql.run(state, f"UPDATE tenant SET {older}")
 
         again = fleet("migrate", "--json")
-        stored = raw_sql.rows(state, "SELECT database_name FROM tenant")
+        stored = raw_sql.rows(state, "SELECT database_name, server_name FROM tenant")
 
         assert "new in the list" not in again.stderr
         assert [one["customerId"] for one in again.data["details"]] == [
             one["customerId"] for one in first["details"]
         ]
         assert len(stored) == 1
+        assert "@localhost" in stored[0][0]
         assert "sslmode" not in stored[0][0]
+        assert stored[0][1].startswith("localhost")

@@ -441,8 +441,9 @@ class TestAttach:
         async with open_services(ours) as services:
             attached = await attach(services, f"{url}?options=-cx.token%3D{PASSWORD}")
             plain = await attach(services, url, "plain")
-            with pytest.raises(DatabaseInUse):
-                await attach(services, f"{url}?application_name=other", "again")
+            for again in (f"{url}?application_name=other", url.replace("127.0.0.1", "localhost")):
+                with pytest.raises(DatabaseInUse):
+                    await attach(services, again, "again")
 
             assert PASSWORD not in attached.database_name
             assert attached.database_name.partition("#")[0] == plain.database_name

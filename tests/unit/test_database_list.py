@@ -25,6 +25,12 @@ def test_another_spelling_of_a_database_is_rejected(other: str):
         database_list.of_urls([ACME, other])
 
 
+@pytest.mark.parametrize("other", ["127.0.0.1", "[::1]:5432", "LOCALHOST"])
+def test_the_names_of_this_machine_are_one(other: str):
+    with pytest.raises(BadList, match="twice, first as postgresql://app@localhost/acme"):
+        database_list.of_urls([ACME.replace("db1", "localhost"), ACME.replace("db1", other)])
+
+
 def test_another_role_or_schema_of_a_database_is_another_entry():
     urls = [ACME, ACME.replace("app", "eve"), f"{ACME}?search_path=eu", f"{ACME}?options=-cx.y=1"]
 
@@ -35,7 +41,7 @@ def test_a_place_shows_user_host_port_and_database_alone():
     urls = [
         "postgres://app:hunter2@DB1:5432/acme?sslmode=require",
         "postgresql:///globex?host=db2&port=6432&user=app&password=hunter2",
-        "postgresql://app@[::1]:6432,db2/hooli",
+        "postgresql://app@[fd00::1]:6432,db2/hooli",
         "postgresql://app@db1/acme?options=-cx.token%3Dhunter2",
     ]
     shown = [one.place for one in database_list.of_urls(urls)]
@@ -43,7 +49,7 @@ def test_a_place_shows_user_host_port_and_database_alone():
     assert shown[:3] == [
         "postgresql://app@db1/acme",
         "postgresql://app@db2:6432/globex",
-        "postgresql://app@[::1]:6432,db2/hooli",
+        "postgresql://app@[fd00::1]:6432,db2/hooli",
     ]
     assert re.fullmatch(r"postgresql://app@db1/acme#[0-9a-f]{16}", shown[3])
 

@@ -293,11 +293,12 @@ def _matched(known: Sequence[_Row], listed: Sequence[Listed]) -> Iterator[_Row]:
     Raises:
         BadList: The list contains a name or a URL twice, or contradicts what is known.
     """
-    of_place = {(row.server_name, row.database_name): row for row in known}
     wanted = {(one.server_name, one.place) for one in listed}
-    for at, row in list(of_place.items()):
-        if at not in wanted:
-            of_place.setdefault((row.server_name, place_of(row.database_name)), row)
+    exact = [row for row in known if (row.server_name, row.database_name) in wanted]
+    of_place = {row.database_name: row for row in exact}
+    for row in known:
+        if of_place.get(row.database_name) is not row:
+            of_place.setdefault(place_of(row.database_name), row)
     of_name = {canonical(row.name): row for row in known}
     named = [canonical(one.name) for one in listed if one.name is not None]
     taken = {*of_name, *named}
@@ -308,7 +309,7 @@ def _matched(known: Sequence[_Row], listed: Sequence[Listed]) -> Iterator[_Row]:
         raise BadList(f"The list contains {shown(_twice(places))} twice.")
     matched: set[UUID] = set()
     for one in listed:
-        found = of_place.get((one.server_name, one.place))
+        found = of_place.get(one.place)
         if one.name is not None:
             other = of_name.get(canonical(one.name))
             if found is not None and other not in (None, found):
@@ -337,8 +338,9 @@ def _matched(known: Sequence[_Row], listed: Sequence[Listed]) -> Iterator[_Row]:
 
 def place_of(stored: str) -> str:
     """Return the place of a database that is stored, perhaps by an older release, as *stored*."""
+    url, mark, digest = stored.partition("#")
     try:
-        return postgres_urls.parse(stored).place
+        return postgres_urls.parse(url).place + mark + digest
     except BadPostgresUrl:
         return stored
 

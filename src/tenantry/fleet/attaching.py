@@ -178,9 +178,10 @@ class Attaching:
     def _server_of(self, listed: Listed) -> str:
         if sqlite_path(listed.url) is not None:
             return ELSEWHERE
-        hosts = _hosts(listed.url)
+        servers = postgres_urls.parse(listed.url).servers
         for name, server in self.servers.items():
-            if sqlite_path(server.address) is None and _hosts(server.admin_address) == hosts:
+            address = server.admin_address
+            if sqlite_path(address) is None and postgres_urls.parse(address).servers == servers:
                 return name
         return ELSEWHERE
 
@@ -199,10 +200,6 @@ def _has_answered(error: Exception) -> bool:
         return not isinstance(error, Unavailable)
     # asyncpg itself uses class 08, for connections that are closed.
     return not (sqlstate_of(driver_error(error)) or "08").startswith("08")
-
-
-def _hosts(url: str) -> list[tuple[str, int]]:
-    return [(host.lower(), port) for host, port in postgres_urls.parse(url).hosts]
 
 
 async def _check_revision(listed: Listed, found: Schema, streams: Streams) -> None:

@@ -266,7 +266,7 @@ def _read_postgres(url: str) -> tuple[object, str, str, str, str]:
         raise ValueError("must name a database: postgresql://host/database")
     if parsed.database in _TEMPLATES:
         raise ValueError(f"names {parsed.database}, of which the server copies new databases")
-    server = ",".join(f"{host}:{port}" for host, port in parsed.hosts) or LOCAL
+    server = ",".join(f"{host}:{port}" for host, port in parsed.servers) or LOCAL
     # One database can be there once for each schema, which the role or a setting selects.
     return parsed.place, url, parsed.place, server, parsed.database
 

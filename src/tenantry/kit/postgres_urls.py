@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 SCHEMES = ("postgresql", "postgres")
 PORT_DEFAULT = 5432
 PORT_MAX = 65_535
+_LOOPBACK = frozenset({"127.0.0.1", "::1"})
 # Tenantry writes, so it cannot use a standby.
 SESSION_ATTRIBUTES = ("any", "primary", "read-write")
 # Both drivers support these.
@@ -91,6 +92,11 @@ class PostgresUrl:
     settings: dict[str, str]
 
     @property
+    def servers(self) -> tuple[tuple[str, int], ...]:
+        """The hosts and ports in one spelling, in which the three names of this machine are one."""
+        return tuple((_one_spelling(host), port) for host, port in self.hosts)
+
+    @property
     def place(self) -> str:
         """The URL to show: user, hosts and database, in one spelling, without other parameters.
 
@@ -98,10 +104,7 @@ class PostgresUrl:
         digest stands for them. It hides nothing that can be guessed: they must not be secret.
         """
         login = f"{quote(self.user, safe='')}@" if self.user else ""
-        hosts = ",".join(
-            _shown_host(host if host.startswith("/") else host.lower(), port)
-            for host, port in self.hosts
-        )
+        hosts = ",".join(_shown_host(host, port) for host, port in self.servers)
         options = self.parameters.get("options")
         chosen = [*sorted(self.settings.items()), *([("options", options)] if options else [])]
         digest = f"#{sha256(repr(chosen).encode()).hexdigest()[:16]}" if chosen else ""
@@ -266,6 +269,12 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text[:6]) <= PORT_MAX:
         raise BadPostgresUrl(_HINT)
     return int(text)
+
+
+def _one_spelling(host: str) -> str:
+    if host.startswith("/"):
+        return host
+    return "localhost" if host in _LOOPBACK else host.lower()
 
 
 def _shown_host(host: str, port: int) -> str:
