@@ -119,7 +119,7 @@ class TestBackupCreate:
         assert [one["tenantName"] for one in made] == [SHOP]
         none = tenantry("backup", "create", "--where", "plan=pro")
         assert (none.status, none.stdout) == (2, "")
-        assert "`plan=pro` selects nothing." in none.stderr
+        assert "`plan=pro` selects nothing that is served." in none.stderr
         assert tenantry("drift", "check", "--where", "plan=pro").status == 2
         assert tenantry("migrate", "all", "--where", "plan=pro").status == 2
         checked = tenantry("drift", "check", "--where", "plan=free", "--json").data

@@ -21,6 +21,7 @@ from tenantry.catalog import job_queue, runs, tenants
 from tenantry.catalog.attached import BadList, NotAFleet, NotAttached, reseal
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.tenants import DatabaseInUse, NotServed, Tenant
+from tenantry.catalog.where import NoTenantMatches
 from tenantry.fleet.attached import FleetOptions, open_fleet
 from tenantry.fleet.attaching import NotAttachable, OtherDatabase
 from tenantry.fleet.database_list import of_urls
@@ -251,6 +252,24 @@ class TestBesideTenants:
 
             assert found is not None
             assert (found.tenant_name, found.without_count) == ("acme", 1)
+
+    async def test_that_where_selects_alone_is_refused_by_what_leaves_it_out(
+        self, ours: Settings, new_database: NewDatabase
+    ):
+        async with open_services(ours) as services:
+            await provision(services, "acme")
+            await attach(services, new_database())
+            ctx, queue, alone = system_context("ada"), services.queue, "name=legacy"
+
+            for some in (
+                queue.back_up(ctx, None, where=alone),
+                queue.move_all(ctx, from_server=None, to_server="far", where=alone),
+                every_tenant(services.copying, where=alone),
+            ):
+                with pytest.raises(NoTenantMatches, match="nothing that is served"):
+                    await some
+
+            assert await queue.back_up(ctx, None, where=f"{alone} or name=acme") == 1
 
     async def test_has_no_links_and_guesses_are_counted(
         self, ours: Settings, new_database: NewDatabase

@@ -92,15 +92,14 @@ async def _databases(copying: Copying) -> AsyncIterator[_Database]:
     """Yield the databases on PostgreSQL."""
     if dumps.engine_of(copying.catalog_url) == POSTGRESQL:
         yield _Database(CATALOG, copying.catalog_url, None)
-    page = await tenants.after(copying.catalog, None, limit=TENANTS_READ)
+    after = partial(tenants.after, copying.catalog, limit=TENANTS_READ, only_served=True)
+    page = await after(None)
     while page:
         for tenant in page:
-            if tenant.is_attached:
-                continue
             url = copying.databases.server(tenant.server_name).url(tenant.database_name)
             if dumps.engine_of(url) == POSTGRESQL:
                 yield _Database(tenant.name, url, tenant.id)
-        page = await tenants.after(copying.catalog, page[-1].id, limit=TENANTS_READ)
+        page = await after(page[-1].id)
 
 
 async def _refresh(

@@ -125,15 +125,14 @@ async def every_tenant(
     A tenant that is deleted at the same time does not hide another one, as it would with pages.
 
     Raises:
-        NoTenantMatches: *where* selects no tenant.
+        NoTenantMatches: *where* selects none.
         BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
-    await tenants.check_selects(copying.catalog, where)
+    await tenants.check_selects(copying.catalog, where, only_served=True)
     found: list[Tenant] = []
-    last: UUID | None = None
-    while some := await tenants.after(copying.catalog, last, limit=page_size, where=where):
-        found += [one for one in some if not one.is_attached]
-        last = some[-1].id
+    after = partial(tenants.after, copying.catalog, limit=page_size, where=where, only_served=True)
+    while some := await after(found[-1].id if found else None):
+        found += some
     return found
 
 

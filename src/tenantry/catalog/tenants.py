@@ -260,33 +260,46 @@ async def get_by_name(session: CatalogSession, name: str) -> Tenant:
 
 
 async def after(
-    session: CatalogSession, after_id: UUID | None, *, limit: int, where: str | None = None
+    session: CatalogSession,
+    after_id: UUID | None,
+    *,
+    limit: int,
+    where: str | None = None,
+    only_served: bool = False,
 ) -> list[Tenant]:
     """Return up to *limit* ready tenants created after the one with the id *after_id*, in order.
 
-    With *where*, only those that it selects.
+    With *where*, only those that it selects; with *only_served*, no attached databases.
 
     Raises:
         BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
-    return await session.fetch_all(_after(where), after=after_id or UUID(int=0), limit=limit)
+    statement = _after(where, only_served)
+    return await session.fetch_all(statement, after=after_id or UUID(int=0), limit=limit)
 
 
-async def check_selects(session: CatalogSession, where: str | None) -> None:
+async def check_selects(
+    session: CatalogSession, where: str | None, *, only_served: bool = False
+) -> None:
     """Check that *where* selects a ready tenant, unless it is None.
+
+    With *only_served*, attached databases are none.
 
     Raises:
         NoTenantMatches: It selects none.
         BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
-    if where is not None and not await after(session, None, limit=1, where=where):
-        raise NoTenantMatches(f"`{shown(where)}` selects nothing. Check its labels and values.")
+    if where is None or await after(session, None, limit=1, where=where, only_served=only_served):
+        return
+    what = "nothing that is served" if only_served else "nothing"
+    raise NoTenantMatches(f"`{shown(where)}` selects {what}. Check its labels and values.")
 
 
 @functools.lru_cache(maxsize=64)
-def _after(where: str | None) -> Statement[Tenant]:
+def _after(where: str | None, only_served: bool) -> Statement[Tenant]:  # noqa: FBT001 - cached
+    kinds = [~tenant.c.is_attached] if only_served else []
     return Statement(
-        _ready.where(tenant.c.id > sa.bindparam("after"), *conditions_of(where))
+        _ready.where(tenant.c.id > sa.bindparam("after"), *kinds, *conditions_of(where))
         .order_by(tenant.c.id)
         .limit(LIMIT),
         Tenant,

@@ -312,8 +312,6 @@ def _show_made(made: list[Job], failed: list[TenantFailure]) -> None:
     if not output.shown_as_json(JobList([JobResponse.of(job) for job in made], failed)):
         for job in made:
             output.show_line(str(job.archive))
-    if not made and not failed:
-        output.note("No tenants to back up.")
     for one in failed:
         output.note(f"Not backed up: {one.tenant_name}: {one.error}")
     if failed:

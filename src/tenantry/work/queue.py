@@ -111,11 +111,11 @@ class Queue:
         is left out.
 
         Raises:
-            NoTenantMatches: It selects no tenant.
+            NoTenantMatches: It selects no tenant, or only attached databases.
             BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
         """
         async with self.ledger.catalog.begin() as session:
-            await tenants.check_selects(session, where)
+            await tenants.check_selects(session, where, only_served=True)
             found = await job_queue.to_back_up(session, tenant_ids, where=where)
             chosen: list[TenantName] = [(one.id, one.name) for one in found]
             is_all = tenant_ids is None and where is None
@@ -143,7 +143,7 @@ class Queue:
 
         Raises:
             NothingChosen: There is neither *from_server* nor *where*.
-            NoTenantMatches: *where* selects no tenant.
+            NoTenantMatches: *where* selects no tenant, or only attached databases.
             BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
             TenantMoving: Another caller has just queued a move of one of the tenants.
         """
@@ -151,7 +151,7 @@ class Queue:
             raise NothingChosen
         options = JobOptions(request_id=ctx.request_id, address=ctx.address, server_name=to_server)
         async with self.ledger.catalog.begin() as session:
-            await tenants.check_selects(session, where)
+            await tenants.check_selects(session, where, only_served=True)
             found = await job_queue.to_move(
                 session, from_server=from_server, to_server=to_server, where=where
             )
