@@ -151,6 +151,7 @@ async def waited_for(fleet: Fleet, run_id: UUID, server: str = "default") -> Non
         found = (await activity_of(fleet.services.catalog, run)).away
         if causes := [one.cause for one in found if one.server == server]:
             assert causes[0]
+            assert not causes[0].endswith("."), "it is shown in parentheses"
             return
         await asyncio.sleep(0.05)
 

@@ -112,7 +112,7 @@ class Outages:
     def error(self, server_name: str) -> ServerAway:
         """Return the error of the tenants of a server that was given up."""
         for_long = f"The server '{server_name}' has been away for more than {self._patience:g} s."
-        return ServerAway(f"{for_long} {self._causes[server_name]}")
+        return ServerAway(f"{for_long} {self._causes[server_name]}.")
 
     async def has_returned(self, server_name: str) -> bool:
         """Probe a server that is away, and return whether it answers now."""
@@ -180,7 +180,7 @@ class Outages:
         try:
             await self._databases.server(name).probe()
         except ServerAway as error:
-            self._causes[name] = errors.explain(error)
+            self._causes[name] = errors.explain(error).removesuffix(".")
             return False
         return True
 

@@ -52,7 +52,7 @@ def waiting_text(away: Sequence[AwayServer]) -> str:
 
 def reason_to_wait(away: AwayServer) -> str:
     """Return which server a run waits for, since when and why."""
-    cause = f" ({away.cause.rstrip('.')})" if away.cause else ""
+    cause = f" ({away.cause})" if away.cause else ""
     return f"for server {away.server} since {output.minute(away.since)} UTC{cause}"
 
 
