@@ -5,11 +5,15 @@ import base64
 import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from tenantry.backup import creating, move_undo, replacing
+from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.targets import FolderTarget
 from tenantry.catalog import deleted_tenants, jobs, outbox, workers
-from tenantry.catalog.job_queue import DRIFT
+from tenantry.catalog.job_queue import DRIFT, MOVE
 from tenantry.catalog.outbox import Notice
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.workers import SILENCE_MS
@@ -19,7 +23,11 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.work.delivery import Deliveries
+from tenantry.work.kind import undone
+from tenantry.work.ledger import new_job
 from tenantry.work.post_hooks import PostHooks
+from tenantry.work.progress import Progress
+from tenantry.work.undoing import clear
 from tenantry.work.worker import JobWorker
 from testkit.hook_endpoint import endpoint
 from tests.conftest import provision
@@ -117,6 +125,37 @@ class TestPausedProcess:
         assert not await _is_seen(idle)
 
         await idle.deletion.purge(ctx, deleted, name="acme")
+
+        assert await _is_seen(idle)
+
+    async def test_has_a_heartbeat_when_it_drops_what_a_restore_has_kept(
+        self, idle: Services, tmp_path: Path
+    ):
+        ctx, tenant = system_context("test"), (await provision(idle, "acme")).tenant
+        target = FolderTarget(tmp_path / "archives")
+        made = await creating.back_up(ctx, idle.copying, tenant, target, progress=Progress())
+        with target.reading(Path(str(made.archive)).name) as file:
+            reader = ArchiveReader(file, idle.copying.keys)
+            await replacing.replace(
+                ctx, idle.copying, reader, tenant, server_name=None, progress=Progress()
+            )
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not await _is_seen(idle)
+
+        await replacing.confirm(ctx, idle.copying, tenant.id)
+
+        assert await _is_seen(idle)
+
+    async def test_has_a_heartbeat_when_it_lifts_the_fence_of_a_lost_move(self, idle: Services):
+        tenant, ledger = (await provision(idle, "acme")).tenant, idle.copying.ledger
+        of, source = (tenant.id, tenant.name), (tenant.server_name, tenant.database_name)
+        lost = new_job(system_context("test"), MOVE, tenant=of, source=source)
+        await jobs.add(idle.catalog, lost, worker_id=ledger.worker_id)
+        await clear(ledger, lost.id, undo=undone, error="Another process has ended it.")
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not await _is_seen(idle)
+
+        assert await move_undo.lift_if_lost(idle.copying, lost)
 
         assert await _is_seen(idle)
 
