@@ -435,7 +435,9 @@ def _commands_page() -> str:
         "Commands",
         "Results go to standard output, progress and logs to standard error. `--json` prints the "
         "`data` of the HTTP API. Passwords are entered at a prompt or read from standard input; "
-        "they are never arguments. The settings are in [settings.md](settings.md).",
+        "they are never arguments. If a new key, link or password cannot be printed, the command "
+        "that revokes or replaces it is on standard error. The settings are in "
+        "[settings.md](settings.md).",
         _table(("command", "description"), overview),
         "## Exit statuses",
         _table(("status", "meaning"), statuses_of_exit),

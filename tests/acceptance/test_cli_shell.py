@@ -1,6 +1,7 @@
-"""The command line before any command runs: help, release, completion, usage errors."""
+"""The command line around its commands: help, release, completion, usage errors, output."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -116,6 +117,52 @@ class TestUsageError:
         assert "'--name'" in line
 
 
+@pytest.mark.slow
+class TestOutput:
+    @pytest.mark.parametrize(
+        ("command", "to", "status"),
+        [
+            ("key create acme", ">/dev/full", 3),
+            ("key create acme --json", ">/dev/full", 3),
+            ("key create acme", "| true", 1),
+            ("token issue acme --name x", ">/dev/full", 3),
+            ("user invite acme grace@example.com", ">/dev/full", 3),
+            ("tenant create globex --owner-email grace@example.com", ">/dev/full", 3),
+        ],
+    )
+    def test_with_a_secret_that_cannot_be_printed_names_what_revokes_it(
+        self, alone: Commands, command: str, to: str, status: int
+    ):
+        alone.create_tenant("acme")
+
+        ended = _in_shell(alone, f"{TENANTRY} {command} {to}")
+
+        remedy = re.search(r" valid, and could not be printed\. `tenantry (.+?)`", ended.stderr)
+        assert remedy is not None, ended.stderr
+        assert not re.search(r"tn[kmi]_\w{8}", ended.stderr)
+        assert alone(*remedy[1].split()).status == 0
+        assert (ended.returncode, ended.stdout) == (status, "")
+
+    @pytest.mark.parametrize("closed", [">&-", "2>&-"])
+    def test_that_is_closed_stops_a_command_before_it_begins(self, alone: Commands, closed: str):
+        """The result would be lost; also what is printed elsewhere could be in the next file."""
+        alone.create_tenant("acme")
+
+        ended = _in_shell(alone, f"{TENANTRY} key create acme {closed}")
+
+        assert ended.returncode != 0
+        assert ended.stdout == ""
+        assert ("Standard output is closed" in ended.stderr) == (closed == ">&-")
+        assert len(alone("key", "list", "acme", "--json").data["items"]) == 1
+
+    def test_of_help_that_cannot_be_printed_is_one_error(self, alone: Commands):
+        ended = _in_shell(alone, f"{TENANTRY} --help >/dev/full")
+
+        assert ended.returncode != 0
+        assert "tenantry: error: No space left on device" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
 class TestCompletion:
     @pytest.mark.slow
     def test_completes_commands_and_options_in_bash(self, tmp_path: Path):
@@ -208,6 +255,10 @@ def _complete(folder: Path, script: str, *words: str) -> list[str]:
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.split()
+
+
+def _in_shell(tenantry: Commands, command: str) -> subprocess.CompletedProcess[str]:
+    return _run(tenantry.folder, "bash", "-o", "pipefail", "-c", command, **tenantry.environment)
 
 
 def _run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:

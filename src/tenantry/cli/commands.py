@@ -256,11 +256,8 @@ class Root(Group):
         except UnicodeEncodeError as error:
             print_error("The arguments must be UTF-8 text.")
             raise typer.Exit(ExitStatus.USAGE) from error
-        try:
+        with _errors_in_one_line(ctx):
             return super().parse_args(ctx, args)
-        except typer.TyperException as error:
-            print_error(_explain_usage(error))
-            raise typer.Exit(ExitStatus.USAGE) from error
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command.
@@ -268,29 +265,35 @@ class Root(Group):
         Raises:
             typer.Exit: With the status of the error that the command raised.
         """
-        try:
+        with _errors_in_one_line(ctx):
             return super().invoke(ctx)
-        except typer.TyperException as error:
-            print_error(_explain_usage(error))
-            raise typer.Exit(ExitStatus.USAGE) from error
-        except TenantryError as error:
-            # Imported on demand, because it imports the errors of every layer.
-            errors = import_module("tenantry.cli.errors")
-            print_error(errors.explain(error, ctx))
-            raise typer.Exit(errors.status_of(error)) from error
-        except (BrokenPipeError, typer.Exit, typer.Abort):
-            raise  # Typer ends the process; the reader of a broken pipe reads no message
-        except OSError as error:
-            reason = error.strerror or str(error)
-            print_error(f"{reason}: {error.filename}" if error.filename else reason)
-            raise typer.Exit(ExitStatus.UNUSABLE) from error
-        except asyncio.CancelledError as error:
-            raise typer.Exit(ExitStatus.INTERRUPTED) from error
-        except Exception as error:
-            if not import_module("tenantry.db.outage_errors").is_of_database(error):
-                raise
-            print_error(import_module("tenantry.migration.errors").explain(error))
-            raise typer.Exit(ExitStatus.UNUSABLE) from error
+
+
+@contextmanager
+def _errors_in_one_line(ctx: Any) -> Iterator[None]:
+    try:
+        yield
+    except typer.TyperException as error:
+        print_error(_explain_usage(error))
+        raise typer.Exit(ExitStatus.USAGE) from error
+    except TenantryError as error:
+        # Imported on demand, because it imports the errors of every layer.
+        errors = import_module("tenantry.cli.errors")
+        print_error(errors.explain(error, ctx))
+        raise typer.Exit(errors.status_of(error)) from error
+    except (BrokenPipeError, typer.Exit, typer.Abort):
+        raise  # Typer ends the process; the reader of a broken pipe reads no message
+    except OSError as error:
+        reason = error.strerror or str(error)
+        print_error(f"{reason}: {error.filename}" if error.filename else reason)
+        raise typer.Exit(ExitStatus.UNUSABLE) from error
+    except asyncio.CancelledError as error:
+        raise typer.Exit(ExitStatus.INTERRUPTED) from error
+    except Exception as error:
+        if not import_module("tenantry.db.outage_errors").is_of_database(error):
+            raise
+        print_error(import_module("tenantry.migration.errors").explain(error))
+        raise typer.Exit(ExitStatus.UNUSABLE) from error
 
 
 def print_error(line: str) -> None:

@@ -72,11 +72,12 @@ def serve(place: FleetPlace, *, port: int | None, email: str, new_password: bool
     def announce(_has_admin: bool) -> None:  # noqa: FBT001 - the only argument of a callback
         url = f"{settings.local_url}/console"
         serving = ServingFleet(url, email if issued else None, next(iter(issued), None))
-        if not output.shown_as_json(serving):
-            output.show_line(f"The console of the fleet: {url}")
-            if issued:
-                output.show_line(f"Sign in as {email} with the password {issued[0]}")
-                output.note("The password is stored as a hash, and is not shown again.")
+        remedy = "`tenantry fleet serve --new-password` makes another one."
+        with output.only_once("The password is", remedy) if issued else nullcontext():
+            if not output.shown_as_json(serving):
+                output.show_line(f"The console of the fleet: {url}")
+                if issued:
+                    output.show_line(f"Sign in as {email} with the password {issued[0]}")
         _log.info("serving", url=url)
 
     is_file = sqlite_path(settings.catalog) is not None

@@ -81,8 +81,9 @@ async def revoke(tenant: options.Tenant, key_id: KeyId) -> None:
 
 
 def _show(issued: IssuedKey) -> None:
-    if output.shown_as_json(IssuedApiKeyResponse.of(issued)):
-        return
     key = issued.key
-    output.show_attributes({"API key": issued.secret, "id": key.id, "expires": key.expires_at})
-    output.note("The API key is not shown again.")
+    remedy = f"`tenantry key revoke {key.tenant_id} {key.id}` revokes it."
+    attributes = {"API key": issued.secret, "id": key.id, "expires": key.expires_at}
+    with output.only_once("The API key is", remedy):
+        if not output.shown_as_json(IssuedApiKeyResponse.of(issued)):
+            output.show_attributes(attributes)

@@ -88,7 +88,7 @@ def _show_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
     if value:
         from tenantry.kit.release import VERSION  # noqa: PLC0415 - reads the installed metadata
 
-        sys.stdout.write(f"tenantry {VERSION}\n")
+        typer.echo(f"tenantry {VERSION}")
         raise typer.Exit
 
 

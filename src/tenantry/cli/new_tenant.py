@@ -50,15 +50,17 @@ def show_created(created: Provisioned, generated: str | None) -> None:
     """Print a new tenant with its API key, and the password if it was generated."""
     tenant, owner = created.tenant, TenantUserProfile.of(created.owner)
     secrets = {"api_key": created.key.secret, "owner_password": generated or UNSET}
-    if output.shown_as_json(CreatedTenant.of(tenant, owner=owner, **secrets)):
-        return
-    output.show_attributes(
-        {
-            **place_of(tenant),
-            "owner": created.owner.email,
-            **({"password": generated} if generated else {}),
-            "API key": created.key.secret,
-        }
-    )
     names = "The API key and the password are" if generated else "The API key is"
-    output.note(f"{names} not shown again.")
+    remedy = f"`tenantry key rotate {tenant.id} {created.key.key.id}` replaces the key"
+    if generated:
+        remedy += f", and `tenantry user reset-password {tenant.id} {owner.email}` the password"
+    with output.only_once(names, f"{remedy}."):
+        if not output.shown_as_json(CreatedTenant.of(tenant, owner=owner, **secrets)):
+            output.show_attributes(
+                {
+                    **place_of(tenant),
+                    "owner": created.owner.email,
+                    **({"password": generated} if generated else {}),
+                    "API key": created.key.secret,
+                }
+            )

@@ -1,5 +1,7 @@
 """The output of a command that restores or copies a tenant."""
 
+from contextlib import nullcontext
+
 import typer
 from msgspec import UNSET, UnsetType
 
@@ -31,18 +33,13 @@ def show_restored(restored: Restored) -> None:
         behind=restored.behind,
         schedules_removed=restored.schedules_removed,
     )
-    if not output.shown_as_json(response):
-        output.show_attributes(
-            {
-                **place_of(tenant),
-                "active": tenant.is_active,
-                **({} if key is None else {"API key": key.secret}),
-            }
-        )
-        if key is not None:
-            output.note("The API key is not shown again.")
-        if restored.schedules_removed:
-            output.note(f"Posts that the copy does not schedule: {restored.schedules_removed}.")
+    remedy = f"`tenantry key rotate {tenant.id} {key.key.id}` replaces it." if key else ""
+    with output.only_once("The API key is", remedy) if key else nullcontext():
+        if not output.shown_as_json(response):
+            attributes = {**place_of(tenant), "active": tenant.is_active}
+            output.show_attributes({**attributes, **({"API key": key.secret} if key else {})})
+    if restored.schedules_removed and not output.wants_json():
+        output.note(f"Posts that the copy does not schedule: {restored.schedules_removed}.")
     if restored.behind is not None:
         output.note(
             f"The data are restored. The tenant stays suspended, because it could not be migrated: "

@@ -48,17 +48,18 @@ async def issue(
             expires_at=expires_at,
         )
     response = IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
-    if output.shown_as_json(response):
-        return
     token = issued.token
     attributes = {"McpToken": issued.secret, "id": token.id, "scopes": _scopes(token)}
-    output.show_attributes({**attributes, "expires": token.expires_at})
-    for one in response.client_configurations:
-        output.show_line()
-        output.show_line(f"{one.client}, in {one.place}:")
-        output.show_line()
-        output.show_text(one.text)
-    output.note("The McpToken is not shown again.")
+    remedy = f"`tenantry token revoke {token.tenant_id} {token.id}` revokes it."
+    with output.only_once("The McpToken is", remedy):
+        if output.shown_as_json(response):
+            return
+        output.show_attributes({**attributes, "expires": token.expires_at})
+        for one in response.client_configurations:
+            output.show_line()
+            output.show_line(f"{one.client}, in {one.place}:")
+            output.show_line()
+            output.show_text(one.text)
 
 
 @group.command("list")

@@ -1,6 +1,7 @@
 """``tenantry user``: the users of one tenant."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
@@ -138,7 +139,7 @@ async def invite(tenant: options.Tenant, email: str, *, role: Role = TenantRole.
     async with opened_tenant(tenant, settings) as (services, found):
         database = await services.databases.open(found, writes=True)
         issued = await links.invite(session.context(), database, found.id, email=email, role=role)
-    _show_link(issued, settings)
+    _show_link(issued, settings, found.id)
 
 
 @group.command("reset-link")
@@ -149,7 +150,7 @@ async def reset_link(tenant: options.Tenant, user: UserArgument) -> None:
         database = await services.databases.open(found, writes=True)
         account = await find(database, user)
         issued = await links.issue_reset(session.context(), database, found.id, account.id)
-    _show_link(issued, settings)
+    _show_link(issued, settings, found.id)
 
 
 @group.command("links")
@@ -205,15 +206,15 @@ def _show(user: User) -> None:
         output.show_attributes({**attributes, "role": user.role, "active": user.is_active})
 
 
-def _show_link(issued: IssuedLink, settings: Settings) -> None:
-    response = IssuedLinkResponse.of_issued(issued, base_url=settings.base_url)
-    if output.shown_as_json(response):
-        return
-    link = issued.link
+def _show_link(issued: IssuedLink, settings: Settings, tenant_id: UUID) -> None:
+    response, link = IssuedLinkResponse.of_issued(issued, base_url=settings.base_url), issued.link
     attributes = {"link": response.url, "e-mail": link.email, "id": link.id}
     role = {"role": link.role} if link.role else {}
-    output.show_attributes({**attributes, **role, "expires": link.expires_at})
-    output.note("The link is not shown again. Who opens it first sets the password.")
+    remedy = f"`tenantry user revoke-link {tenant_id} {link.id}` revokes it."
+    with output.only_once("The link is", remedy):
+        if not output.shown_as_json(response):
+            output.show_attributes({**attributes, **role, "expires": link.expires_at})
+            output.note("Who opens the link first sets the password.")
 
 
 async def _update(tenant: str, user: str, settings: Settings | None = None, **changes: Any) -> None:

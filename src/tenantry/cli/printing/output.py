@@ -1,5 +1,6 @@
 """The output of commands: results on stdout, everything else on stderr."""
 
+import errno
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from tenantry.cli.exit_status import Misuse
 from tenantry.cli.wording import named
 from tenantry.kit.pages import Page
 from tenantry.kit.text import printable
@@ -41,9 +43,14 @@ def reserved(*, as_json: bool) -> Iterator[None]:
     Whatever else is printed goes to standard error: by a revision, by a module that it imports, by
     a program that it starts, or by native code, which writes to the file descriptor. The
     descriptor stays redirected after the block, for what is printed when the process exits.
+
+    Raises:
+        Misuse: It or standard error is closed: what is printed would be lost.
     """
     stream = sys.stdout
-    is_of_process = stream is sys.__stdout__ and isinstance(stream, TextIOWrapper) and sys.stderr
+    if stream is None or sys.stderr is None:
+        raise Misuse("Standard output is closed. If you do not need the result, use `>/dev/null`.")
+    is_of_process = stream is sys.__stdout__ and isinstance(stream, TextIOWrapper)
     own = _take_descriptor(stream) if is_of_process else stream
     token, json_token = _reserved.set(own), _as_json.set(as_json)
     sys.stdout = sys.stderr
@@ -124,6 +131,22 @@ def show_done(message: str) -> None:
     """Print a message about what was done, if there is no other result."""
     if not shown_as_json(Done(message)):
         show_line(message)
+
+
+@contextmanager
+def only_once(secrets: str, remedy: str) -> Iterator[None]:
+    """Print *secrets*, such as "The API key is", in the block, and note that they are shown once.
+
+    If they cannot be printed, as on a full disk, note the *remedy*: they are valid, and not known.
+    """
+    try:
+        yield
+        results().flush()
+    except OSError:
+        note(f"{secrets} valid, and could not be printed. {remedy}")
+        raise
+    if not wants_json():
+        note(f"{secrets} not shown again.")
 
 
 def unwrapped(header: str) -> Header:
@@ -258,5 +281,11 @@ def _plain(value: object) -> str:
     return str(value)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the error as any stream does: the default silences standard error."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def _console(stream: TextIO) -> Console:
-    return Console(file=stream, markup=False, emoji=False, highlight=False)
+    return _Console(file=stream, markup=False, emoji=False, highlight=False)
