@@ -51,15 +51,26 @@ class TestCheckUnowned:
             assert server.removal(left) in str(found.advice)
             await server.drop(left)
 
-    async def test_names_no_tenant_of_a_server_that_has_two_names(self, ordinary: Settings):
+    async def test_names_what_is_left_on_a_server_that_has_two_names_once(
+        self, ordinary: Settings, faults: Faults
+    ):
         """A new server is the default one, and named for the tenants that will move."""
-        url = ordinary.servers["default"].url.get_secret_value()
-        servers = {**ordinary.tenant_servers, "pg1": {"url": url}}
+        url = ordinary.servers["default"].address
+        again = url.replace("127.0.0.1", "localhost")
+        servers = {**ordinary.tenant_servers, "pg1": {"url": again}}
         values = {**ordinary.model_dump(exclude_unset=True), "tenant_servers": servers}
+        left, reads = f"tenantry_{new_id().hex}", []
         async with open_services(Settings(**values), works=False) as services:
             await provision(services, "acme")
-
             assert await _found(services) == []
+            server = services.databases.server("default")
+            await server.create(left)
+            faults.before(owned_databases, "names", lambda *_: reads.append(1))
+
+            assert [one.check for one in await _found(services)] == ["unknown databases default"]
+
+            assert len(reads) == 1
+            await server.drop(left)
 
     async def test_names_nothing_that_another_catalog_can_have(self, ordinary: Settings):
         foreign = f"{TEMPLATE}{'0' * 12}_{'0' * 16}"

@@ -1,5 +1,6 @@
 """Checks of the doctor: what is left for an operator, or for a process that cleans up."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -15,9 +16,12 @@ from tenantry.db.copying import replication
 from tenantry.db.copying.replication import PREFIX
 from tenantry.db.factory import open_tenant_server
 from tenantry.db.servers import Server
+from tenantry.db.urls import sqlite_path
 from tenantry.fleet.templates import TEMPLATE, prefix_of
+from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.pages import Window
+from tenantry.kit.server_settings import TenantServer
 from tenantry.settings import Settings
 
 DATABASES_SHOWN_MAX = 20
@@ -42,7 +46,7 @@ async def check_leftovers(settings: Settings, catalog: Catalog) -> list[Finding]
 async def check_slots(settings: Settings, catalog: Catalog) -> list[Finding]:
     """Return a finding for each slot of a move that does not run."""
     findings = []
-    for name, server in settings.servers.items():
+    for name, server in _each_server(settings):
         if dumps.engine_of(server.admin_address) != dumps.POSTGRESQL:
             continue
         try:
@@ -54,6 +58,18 @@ async def check_slots(settings: Settings, catalog: Catalog) -> list[Finding]:
             if not await _is_open(catalog, slot):
                 findings.append(_slot_finding(name, slot, database))
     return findings
+
+
+def _each_server(settings: Settings) -> Iterable[tuple[str, TenantServer]]:
+    """Return each server once, under the first of its names in the settings."""
+    found: dict[object, tuple[str, TenantServer]] = {}
+    for name, one in settings.servers.items():
+        place: object = sqlite_path(one.admin_address)
+        if place is None:
+            parts = postgres_urls.parse(one.admin_address)
+            place = parts.user, parts.servers
+        found.setdefault(place, (name, one))
+    return found.values()
 
 
 async def _check_jobs(catalog: Catalog) -> list[Finding]:
@@ -131,7 +147,7 @@ async def check_unowned(settings: Settings, catalog: Catalog) -> list[Finding]:
     """
     await catalog.cache.check_epoch()
     findings = await _check_unfinished(catalog)
-    for name, one in settings.servers.items():
+    for name, one in _each_server(settings):
         server = open_tenant_server(settings, one)
         try:
             found = await server.own_names()
