@@ -4,9 +4,9 @@ import importlib
 
 from starlette.types import ASGIApp
 
+from tenantry.api import fleet_endpoints
 from tenantry.api.cors import Cors
 from tenantry.api.door import Api
-from tenantry.api.fleet_endpoints import LocalApi, over_databases
 from tenantry.api.table import ENDPOINTS
 from tenantry.console.door import Console
 from tenantry.kit import log
@@ -28,8 +28,8 @@ def app_over(services: Services, access_log: AccessLog | None = None) -> ASGIApp
     access_log = access_log or open_access_log(settings)
     is_fleet = services.attached is not None
     pages = Console(access_log, services.metrics, is_fleet=is_fleet)
-    endpoints = over_databases(ENDPOINTS) if is_fleet else ENDPOINTS
-    serves = LocalApi if is_fleet else Api
+    endpoints = fleet_endpoints.ENDPOINTS if is_fleet else ENDPOINTS
+    serves = fleet_endpoints.LocalApi if is_fleet else Api
     app: ASGIApp = serves(endpoints, services, access_log, pages=pages.respond)
     origins = [one.strip() for one in settings.cors_origins.split(",") if one.strip()]
     if origins:

@@ -60,7 +60,7 @@ FIXED = {
     if not issubclass(error, HttpError) and category_of(error) in FIXED_MESSAGES
 }
 # Codes of earlier errors: no error may have them again.
-UNUSED = {"block_between_branches"}
+UNUSED = {"block_between_branches", "not_for_databases"}
 PUBLISHED = Path(__file__).with_name("error_codes.txt")
 
 

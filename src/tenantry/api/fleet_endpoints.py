@@ -1,12 +1,8 @@
 """The API over a fleet of attached databases: the endpoints of runs, and of the service."""
 
-from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 from tenantry.api.door import API_PREFIX, Api
-from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Response
 from tenantry.api.openapi import declared_in, description_of, endpoint_of
 from tenantry.api.origins import check_loopback
@@ -25,9 +21,9 @@ from tenantry.api.routes import (
     tenants,
 )
 from tenantry.api.streaming import Receive, Send
-from tenantry.kit.errors import NotFound, TenantryError
+from tenantry.kit.errors import TenantryError
 
-_SERVED = [
+_DESCRIBED = [
     *declared_in(
         service, admin_auth, admins, migrations, migration_runs, plans, drift, hooks, jobs
     ),
@@ -38,6 +34,8 @@ _SERVED = [
     tenants.show_tenant,
     tenants.list_migrations,
 ]
+ENDPOINTS = (*_DESCRIBED, endpoint_of(cache(partial(description_of, _DESCRIBED))))
+"""Those that need no tenants: of these, there is no path."""
 
 
 class LocalApi(Api):
@@ -54,28 +52,3 @@ class LocalApi(Api):
     async def _handle(self, request: RequestState, receive: Receive) -> Response:
         check_loopback(request.headers)
         return await super()._handle(request, receive)
-
-
-class NotForDatabases(NotFound):
-    """A fleet of databases has no users, keys and copies here, and its list decides the rest."""
-
-
-async def _refuse(*_arguments: Any, **_parameters: Any) -> None:
-    raise NotForDatabases
-
-
-def over_databases(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
-    """Return *endpoints*, of which those that need tenants raise `NotForDatabases`.
-
-    The description of the API has the others alone.
-    """
-    served = {(one.method, one.path) for one in _SERVED}
-    own = endpoint_of(cache(partial(description_of, _SERVED)))
-    return [
-        own,
-        *(
-            one if (one.method, one.path) in served else replace(one, handler=_refuse, version=None)
-            for one in endpoints
-            if one.path != own.path
-        ),
-    ]
