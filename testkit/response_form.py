@@ -46,8 +46,20 @@ def faults(answer: Answer, path: str, *, has_body: bool = True) -> Iterator[str]
     if answer.status in {429, 503} and not answer.said.get("retry-after", "").isdigit():
         yield f"a {answer.status} without Retry-After"
     is_bare = answer.status < 400 and (path in BARE_PATHS or _is_stream(answer))
+    is_bare |= is_of_message(answer) and path == "/mcp"
     if has_body and not is_bare:
         yield from _envelope_faults(answer)
+
+
+def is_of_message(answer: Answer) -> bool:
+    """Whether a 400 is the JSON-RPC error of a body that is no message."""
+    return answer.status == 400 and b'"error":{"code":-32' in answer.body
+
+
+def message_of(answer: Answer) -> str:
+    """Return the message of an error."""
+    said = answer.json()
+    return str((said["error"] if is_of_message(answer) else said)["message"])
 
 
 def _error_code_faults(answer: Answer) -> Iterator[str]:

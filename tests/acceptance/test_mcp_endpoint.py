@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import mcp_types as types
+import msgspec
 import pytest
 
 from tenantry.app import app_over
@@ -273,12 +274,29 @@ class TestRevisions:
             assert response.headers["allow"] == "POST"
 
 
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body or b"{}")
+    except msgspec.ValidationError:
+        return True
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
 class TestMessages:
     async def test_that_are_malformed_are_refused(self, world: World):
         client = await client_of_acme(world)
 
         for body in NO_MESSAGES:
-            refused(await post(client, body), 400)
+            response = await post(client, body)
+            code = response.json()["error"]["code"]
+
+            assert response.json()["id"] is None
+            assert code in {types.PARSE_ERROR, types.INVALID_REQUEST}
+            assert error_of(response, code, 400)
+            assert (code == types.INVALID_REQUEST) == _is_json(body), body
+            assert response.headers["x-error-code"] in {"bad_request", "bad_text"}
 
     async def test_of_unknown_methods_are_refused(self, world: World):
         client = await client_of_acme(world)

@@ -16,7 +16,7 @@ from tenantry.schemas.base import Nothing, PageRequest
 from testkit.asgi import ask
 from testkit.decision_table import LOOKED_AT, level_of
 from testkit.request_samples import STRICT, items_of, kinds_of, members_of, params, path_of
-from testkit.response_form import faults
+from testkit.response_form import faults, message_of
 from tests.contracts.stage import Stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
@@ -145,8 +145,8 @@ async def refused(
         found = list(faults(answer, endpoint.path))
         if answer.status != status:
             found.append(f"{answer.status} instead of {status}: {answer.body[:200]!r}")
-        elif word not in answer.json()["message"]:
-            found.append(f"does not name {word}: {answer.json()['message']!r}")
+        elif word not in message_of(answer):
+            found.append(f"does not name {word}: {message_of(answer)!r}")
         wrong += [f"[{what}] {fault}" for fault in found]
     changed = stage.changes()
     await stage.restore()
@@ -333,7 +333,7 @@ class TestMember:
         await stage.restore()
 
         assert answer.status == 400
-        assert name in answer.json()["message"]
+        assert name in message_of(answer)
 
     @bounded(
         max_examples=20,

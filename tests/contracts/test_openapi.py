@@ -121,7 +121,7 @@ class TestOperation:
         assert {str(int(one)) for one in succeeds(endpoint)} <= operation["responses"].keys()
 
     def test_declares_its_refusals(self, endpoint: Endpoint):
-        """Every status that it can refuse with is there, as a failure in the envelope."""
+        """Every status is there, as a failure in the envelope; of a message, also as its error."""
         declared = operation_of(endpoint)["responses"]
         refused = {str(int(status)) for status in statuses(endpoint)}
 
@@ -131,7 +131,10 @@ class TestOperation:
         assert declared.keys() == {*succeeded, *known, *refused}
         for status in refused:
             schema = declared[status]["content"]["application/json"]["schema"]
-            assert schema == {"$ref": "#/components/schemas/Failure"}
+            envelope: Any = {"$ref": "#/components/schemas/Failure"}
+            if (endpoint.path, status) == ("/mcp", "400"):
+                envelope = {"oneOf": [envelope, {"$ref": "#/components/schemas/McpAnswer"}]}
+            assert schema == envelope
             code = declared[status]["headers"]["X-Error-Code"]
             assert code == {"$ref": "#/components/headers/ErrorCode"}
 

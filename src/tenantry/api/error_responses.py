@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
+import msgspec
+
 from tenantry.access.login import LoginRefused
 from tenantry.access.login_throttle import TooManyAttempts
 from tenantry.access.request_limits import TooManyRequests
@@ -19,12 +21,15 @@ from tenantry.kit.errors import (
     Unavailable,
 )
 from tenantry.kit.preconditions import ResourceChanged
+from tenantry.schemas.mcp import McpAnswer, McpError
 from tenantry.tenant.databases import TenantReadOnly
 from tenantry.tenant.storage import TenantFull
 
 _INTERNAL = "Something went wrong on our side."
 INTERNAL_CODE = "internal_error"
 ERROR_CODE = b"x-error-code"
+# Source: JSON-RPC 2.0, section 5.1.
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
 
 class HttpError(TenantryError):
@@ -123,6 +128,15 @@ def failure(error: TenantryError, *, token_sent: bool) -> Response:
         headers = [(b"retry-after", str(error.retry_after_seconds).encode())]
     message = FIXED_MESSAGES.get(category, error.message)
     return _failure(STATUS[category], code, message, headers)
+
+
+def message_refused(error: Invalid) -> Response:
+    """Return the response for a body that is no JSON-RPC message: the error of that standard."""
+    is_json = error.__cause__ is None or isinstance(error.__cause__, msgspec.ValidationError)
+    wrong = McpError(INVALID_REQUEST if is_json else PARSE_ERROR, error.message)
+    code = code_of(type(error)).encode()
+    body = encode(McpAnswer("2.0", None, error=wrong))
+    return Response(HTTPStatus.BAD_REQUEST, body, [JSON, (ERROR_CODE, code)])
 
 
 def internal_error() -> Response:

@@ -23,6 +23,7 @@ from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.kit.context import OperationContext
 from tenantry.kit.release import VERSION
 from tenantry.schemas.base import EventStream, JsonLines, MetricsText, Nothing, ZipFile
+from tenantry.schemas.mcp import McpAnswer
 from tenantry.services import Services
 
 Json = dict[str, Any]
@@ -263,10 +264,13 @@ def _responses(endpoint: Endpoint) -> Json:
         answers["304"] = {"description": HTTPStatus.NOT_MODIFIED.phrase}
     for refused in statuses(endpoint):
         failure = {"success": False, "data": None, "message": "A description of the error."}
+        schema: Json = {"$ref": "#/components/schemas/Failure"}
+        if refused is HTTPStatus.BAD_REQUEST and endpoint.response is McpAnswer:
+            schema = {"oneOf": [schema, _ref(McpAnswer)]}
         answers[str(int(refused))] = {
             "description": refused.phrase,
             "headers": {"X-Error-Code": {"$ref": "#/components/headers/ErrorCode"}},
-            "content": _json({"$ref": "#/components/schemas/Failure"}, failure),
+            "content": _json(schema, failure),
         }
     return answers
 

@@ -24,12 +24,13 @@ from tenantry.api.streaming import Receive
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.kit.errors import Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_request_id, parse_id
 from tenantry.kit.negotiation import RawHeaders
 from tenantry.kit.request_log import SERVER_ERROR, AccessEntry
 from tenantry.kit.tracing import OpenSpan, active
 from tenantry.migration.errors import explain
+from tenantry.schemas.mcp import McpAnswer
 
 Scope = MutableMapping[str, Any]
 
@@ -213,6 +214,8 @@ class RequestState:
         self.error = type(error).__name__
         if isinstance(error, Unavailable):
             self.log_cause(error)
+        if isinstance(error, Invalid) and self.endpoint and self.endpoint.response is McpAnswer:
+            return error_responses.message_refused(error)
         tokens = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
         token_sent = any(name in tokens and is_token(name, value) for name, value in self.headers)
         return error_responses.failure(error, token_sent=token_sent)

@@ -77,13 +77,13 @@ class McpAnswer(Schema, frozen=True):
 
     Attributes:
         jsonrpc: The version of JSON-RPC.
-        id: The id of the request.
+        id: The id of the request; null for an error of a body that is no request.
         result: The result of the method; omitted if it failed.
         error: Why the method failed; omitted if it did not.
     """
 
     jsonrpc: Literal["2.0"]
-    id: MessageId
+    id: MessageId | None
     result: dict[str, Any] | UnsetType = UNSET
     error: McpError | UnsetType = UNSET
 
