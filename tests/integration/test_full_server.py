@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pydantic import SecretStr
 
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli.doctor.capacity import check_connections, check_limits
+from tenantry.cli.doctor.capacity import check_connections, check_limits, connections_needed
 from tenantry.db.sessions import ServerFull
 from tenantry.db.statements import Statement
 from tenantry.fleet.outages import Outages
@@ -169,6 +170,14 @@ class TestRun:
 
 
 class TestDoctor:
+    def test_counts_the_connections_of_a_server_with_two_names_together(self, ordinary: Settings):
+        catalog = SecretStr(ordinary.catalog.replace("127.0.0.1", "localhost"))
+
+        needed = connections_needed(ordinary.model_copy(update={"catalog_url": catalog}))
+
+        assert needed.keys() == connections_needed(ordinary).keys()
+        assert len(needed) == 1
+
     async def test_compares_limits_of_the_role_and_of_databases(
         self, settings: Settings, ordinary: Settings, made: list[Tenant]
     ):

@@ -4,7 +4,6 @@ import shutil
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -141,7 +140,8 @@ def connections_needed(settings: Settings) -> dict[str, tuple[int, TenantServer]
         needs.append((server, settings.connections_of(server) + migrated))
     for server, count in needs:
         if sqlite_path(server.address) is None:
-            host = urlsplit(server.admin_address).netloc.rpartition("@")[2] or "the local server"
+            hosts = postgres_urls.parse(server.admin_address).servers
+            host = ",".join(f"{name}:{port}" for name, port in hosts) or "the local server"
             needed[host] += count
             servers[host] = server
     return {host: (count, servers[host]) for host, count in needed.items()}
