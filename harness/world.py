@@ -112,6 +112,7 @@ def make_world(
         "TENANTRY_DATA_DIR": str(folder / "data"),
         # The load comes from a few tenants, and would be refused.
         "TENANTRY_REQUESTS_PER_MINUTE": "100000000",
+        "TENANTRY_TOKEN_MINUTES": "720",  # some scenarios take more than the default of an hour
     }
     if server_url and not catalog_url:
         catalog_url = new_catalog(server_url)
