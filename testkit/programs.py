@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Protocol
 
 import httpx
 
@@ -22,11 +23,23 @@ START_SECONDS_MAX = 100
 END_SECONDS_MAX = 60
 
 
+class Process(Protocol):
+    """What is used here of `subprocess.Popen`."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def kill(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Program:
     """A program that runs."""
 
-    process: "subprocess.Popen[bytes]"
+    process: Process
     _stdout: Path
     _stderr: Path
 
@@ -56,8 +69,7 @@ class Program:
 @contextmanager
 def running(folder: Path, *arguments: str, **environment: str) -> Iterator[Program]:
     """Yield ``tenantry`` with *arguments*, started in *folder*, and kill it after the block."""
-    outputs = [folder / f"{time.monotonic_ns()}.{name}" for name in ("stdout", "stderr")]
-    with outputs[0].open("wb") as stdout, outputs[1].open("wb") as stderr:
+    with outputs_in(folder) as (paths, stdout, stderr):
         process = subprocess.Popen(
             [sys.executable, "-m", "tenantry", *arguments],
             cwd=folder,
@@ -67,10 +79,18 @@ def running(folder: Path, *arguments: str, **environment: str) -> Iterator[Progr
             stderr=stderr,
         )
     try:
-        yield Program(process, *outputs)
+        yield Program(process, *paths)
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def outputs_in(folder: Path) -> Iterator[tuple[list[Path], IO[bytes], IO[bytes]]]:
+    """Yield two new files for what a program writes: their paths, and both of them open."""
+    paths = [folder / f"{time.monotonic_ns()}.{name}" for name in ("stdout", "stderr")]
+    with paths[0].open("wb") as stdout, paths[1].open("wb") as stderr:
+        yield paths, stdout, stderr
 
 
 def run(

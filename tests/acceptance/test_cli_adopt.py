@@ -4,7 +4,6 @@ import json
 import re
 import secrets
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ import pytest
 from tenantry.db.urls import sqlite_path
 from tenantry.settings import Settings
 from testkit import raw_sql
-from testkit.programs import environment_of, only_line, variables
+from testkit.forked import run
+from testkit.programs import only_line, variables
 from tests.acceptance.commands import TENANT
 from tests.conftest import PASSWORD
 from tests.integration.engines import on_sqlite
@@ -42,16 +42,8 @@ class Adopting:
         return self.url.rpartition("/")[2] if path is None else str(path)
 
     def __call__(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "tenantry", *arguments],
-            cwd=self.folder,
-            env=environment_of(**variables(self.settings), **environment),
-            input=f"{PASSWORD}\n",
-            capture_output=True,
-            encoding="utf-8",
-            timeout=40,
-            check=False,
-        )
+        given = {**variables(self.settings), **environment}
+        return run(self.folder, *arguments, stdin=f"{PASSWORD}\n", **given)
 
     def adopt(
         self, *arguments: str, name: str = "Shop", **environment: str

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import pytest
 
 from tenantry.settings import Settings
 from testkit import raw_sql
-from testkit.programs import environment_of, variables
+from testkit.forked import run
+from testkit.programs import variables
 from testkit.revisions import AlembicFolder
 from tests.acceptance.commands import ADA, TENANT
 from tests.conftest import HEAD
@@ -28,19 +28,11 @@ def _tenantry(settings: Settings, tmp_path: Path) -> Command:
     folder = AlembicFolder(tmp_path / "alembic")
     folder.add("u1_note", "op.create_table('note', sa.Column('id', sa.Integer))")
 
-    def run(*arguments: str, said: str = "") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "tenantry", *arguments],
-            cwd=tmp_path,
-            env=environment_of(**variables(settings), TENANTRY_TENANT_MIGRATIONS=str(folder.path)),
-            input=said,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
+    def attaching(*arguments: str, said: str = "") -> "subprocess.CompletedProcess[str]":
+        given = {**variables(settings), "TENANTRY_TENANT_MIGRATIONS": str(folder.path)}
+        return run(tmp_path, *arguments, stdin=said, **given)
 
-    return run
+    return attaching
 
 
 def test_attach_migrate_show_and_detach(tenantry: Command, new_database: Callable[[], str]):
@@ -81,15 +73,8 @@ def test_attach_migrate_show_and_detach(tenantry: Command, new_database: Callabl
 def test_without_revisions_it_says_what_to_do(
     settings: Settings, tmp_path: Path, new_database: Callable[[], str]
 ):
-    done = subprocess.run(
-        [sys.executable, "-m", "tenantry", "tenant", "attach", "x", "--url", new_database()],
-        cwd=tmp_path,
-        env=environment_of(**variables(settings)),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    attach = ("tenant", "attach", "x", "--url", new_database())
+    done = run(tmp_path, *attach, **variables(settings))
     assert done.returncode != 0
     assert "TENANTRY_TENANT_MIGRATIONS" in done.stderr
     assert "tenantry fleet" in done.stderr

@@ -2,8 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,8 @@ from tenantry.db.urls import sqlite_path
 from tenantry.services import open_services
 from testkit import raw_sql
 from testkit.faults import Faults
-from testkit.programs import START_SECONDS_MAX, environment_of
+from testkit.forked import run_module
+from testkit.programs import environment_of
 from tests.acceptance.commands import Commands, Ended
 
 pytestmark = pytest.mark.slow
@@ -80,14 +79,11 @@ def drop_tables(url: str, names: set[str]) -> None:
 def move_killed(tenantry: Commands, target: str, when: str) -> None:
     """Move the catalog in a process that is killed before or after it copies the rows."""
     move_catalog = ("catalog", "move", "--to", "-")
-    ended = subprocess.run(
-        [sys.executable, "-m", KILLED, when, table_copy.__name__, "copy_rows", *move_catalog],
-        cwd=ROOT,
-        env=environment_of(**tenantry.environment),
-        input=f"{target}\n".encode(),
-        capture_output=True,
-        timeout=START_SECONDS_MAX,
-        check=False,
+    ended = run_module(
+        *(KILLED, when, table_copy.__name__, "copy_rows", *move_catalog),
+        folder=ROOT,
+        environment=environment_of(**tenantry.environment),
+        stdin=f"{target}\n",
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 

@@ -21,6 +21,7 @@ import pytest
 from tenantry.app import app_over
 from tenantry.schemas.credentials import configurations
 from tenantry.services import open_services, system_context
+from testkit.forked import run_module
 from testkit.programs import environment_of, only_line, running
 from testkit.raw_sql import rows, run
 from tests.acceptance.commands import (
@@ -415,12 +416,10 @@ class TestTenantPurge:
         made = _deleted(alone)
         purge = ["tenant", "purge", "acme", "--name", "acme"]
         place = ("tenantry.fleet.deletion", "clear")
-        killed = subprocess.run(
-            [sys.executable, "-m", "tests.acceptance.killed", "before", *place, *purge],
-            cwd=ROOT,
-            env=environment_of(TENANTRY_DATA_DIR=str(alone.settings.data_dir)),
-            capture_output=True,
-            check=False,
+        killed = run_module(
+            *("tests.acceptance.killed", "before", *place, *purge),
+            folder=ROOT,
+            environment=environment_of(TENANTRY_DATA_DIR=str(alone.settings.data_dir)),
         )
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         left = _database_exists(alone, made["databaseName"])
@@ -459,12 +458,10 @@ class TestTenantCreate:
         asked = ["tenant", words, "acme", "--owner-email", OWNER]
         asked += ["--database", _file(tmp_path), "--stamp", "base"] if words == "adopt" else []
         place = ("tenantry.tenant.users", "create" if words == "adopt" else "add")
-        killed = subprocess.run(
-            [sys.executable, "-m", "tests.acceptance.killed", "before", *place, *asked],
-            cwd=ROOT,
-            env=environment_of(TENANTRY_DATA_DIR=str(alone.settings.data_dir)),
-            capture_output=True,
-            check=False,
+        killed = run_module(
+            *("tests.acceptance.killed", "before", *place, *asked),
+            folder=ROOT,
+            environment=environment_of(TENANTRY_DATA_DIR=str(alone.settings.data_dir)),
         )
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         run(alone.settings.catalog, "DELETE FROM worker")  # as after some seconds of silence

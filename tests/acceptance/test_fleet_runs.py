@@ -2,7 +2,6 @@
 
 import contextlib
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,8 @@ from typing import Any
 import pytest
 
 from testkit import raw_sql
-from testkit.programs import environment_of, running
+from testkit.forked import run
+from testkit.programs import running
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import HEAD
@@ -193,14 +193,8 @@ class TestDrift:
         temporary = tmp_path / "temporary"
         temporary.mkdir()
 
-        done = subprocess.run(
-            [sys.executable, "-m", "tenantry", "fleet", "drift", "--urls", "databases.txt"],
-            cwd=fleet.project.folder,
-            env=environment_of(TMPDIR=str(temporary)),
-            capture_output=True,
-            check=False,
-            timeout=50,
-        )
+        drift = ("fleet", "drift", "--urls", "databases.txt")
+        done = run(fleet.project.folder, *drift, TMPDIR=str(temporary))
 
         assert done.returncode == 0, done.stderr
         assert [*temporary.rglob("*")] == []
@@ -298,15 +292,7 @@ class TestTwoProcesses:
         arguments = ["fleet", "migrate", "--urls", "databases.txt", "--state", state]
 
         def migrate(_: int) -> Any:
-            return subprocess.run(
-                [sys.executable, "-m", "tenantry", *arguments],
-                cwd=fleet.project.folder,
-                env=environment_of(),
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=50,
-            )
+            return run(fleet.project.folder, *arguments)
 
         with ThreadPoolExecutor(2) as threads:
             both = list(threads.map(migrate, range(2)))

@@ -16,7 +16,8 @@ import pytest
 
 from tenantry.api.table import ENDPOINTS
 from testkit import raw_sql
-from testkit.programs import Program, free_port, only_line, run, running
+from testkit.forked import run, running
+from testkit.programs import Program, free_port, only_line
 from tests.acceptance.fleets import Fleet, version
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import HEAD

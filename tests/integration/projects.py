@@ -3,8 +3,6 @@
 import functools
 import hashlib
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,9 @@ from urllib.parse import quote
 
 from tenantry.db.urls import sqlite_path
 from testkit import raw_sql
+from testkit.forked import run_module
 from testkit.postgres import create_database
+from testkit.programs import environment_of
 
 DONE = "a2"
 HEAD = "a4"
@@ -99,14 +99,8 @@ class Project:
         """Run ``alembic`` on the database at *url*, as the team does."""
         if url:
             self.set_url(url)
-        done = subprocess.run(
-            [sys.executable, "-m", "alembic", *arguments],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        variables = environment_of()
+        done = run_module("alembic", *arguments, folder=self.folder, environment=variables)
         assert done.returncode == 0, done.stderr
 
 
