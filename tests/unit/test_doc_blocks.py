@@ -16,8 +16,6 @@ from tools.doc_blocks import (
 )
 
 FLEET = "docs/howto/migrate-the-databases-you-already-have.md"
-# They take more than five seconds.
-SLOW = ("README.md", "docs/tutorials/")
 DOCUMENTED = (
     "3 of 3 are at the head (0.2 s).\nDetails: `show 01a21c8b-2339-73e9-881f-3fa0ceb4cffa`."
 )
@@ -32,15 +30,8 @@ def test_every_page_with_commands_is_run_or_says_why_not():
     assert unexplained() == []
 
 
-@pytest.mark.parametrize(
-    "story",
-    [
-        pytest.param(
-            one, id=one.page, marks=[pytest.mark.slow] if one.page.startswith(SLOW) else []
-        )
-        for one in table()[0].values()
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("story", [pytest.param(one, id=one.page) for one in table()[0].values()])
 @pytest.mark.timeout(300)
 def test_a_page_does_what_it_says(story: Story, tmp_path: Path):
     told = run(story, tmp_path)
