@@ -19,7 +19,7 @@ from tenantry.cli.commands import DeferredCommand
 from tenantry.cli.main import cli
 from tenantry.db.factory import open_tenant_server
 from tenantry.settings import SERVER_DEFAULT, Settings
-from testkit.programs import environment_of
+from testkit.programs import START_SECONDS_MAX, environment_of
 from testkit.raw_sql import connected
 from tests.catalogs import EmptyCatalog
 from tests.conftest import PASSWORD
@@ -179,7 +179,7 @@ def ended_count(tenantry: Commands) -> int:
         return sum(row[0] for row in query("SELECT success_count FROM migration_run"))
 
 
-def wait_until(holds: Callable[[], bool], seconds_max: float = 40) -> None:
+def wait_until(holds: Callable[[], bool], seconds_max: float = START_SECONDS_MAX) -> None:
     ends = time.monotonic() + seconds_max
     while not holds():
         assert time.monotonic() < ends

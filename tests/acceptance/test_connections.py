@@ -22,7 +22,9 @@ from tenantry.cli.serving.server import UNSENT_BYTES_MAX, listening
 from tenantry.kit.request_log import AccessLog
 from tenantry.services import Services
 from testkit.faults import Faults
-from tests.acceptance.sockets import Line, Served, served
+from tests.acceptance.sockets import READ_SECONDS_MAX, Line, Served, served
+from tests.acceptance.support import until
+from tests.own_time import own_seconds
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +40,7 @@ UPGRADE = (
 QUICK = ConnectionLimits(
     head_seconds=0.6, idle_seconds=0.4, drain_seconds=0.4, linger_seconds=0.4, stall_seconds=1
 )
-# The longest of them, twice, and a moment for a busy machine.
+# The longest of them, twice, and a moment.
 ENDS_SECONDS_MAX = 5.0
 
 
@@ -65,10 +67,21 @@ async def impatient(services: Services) -> AsyncIterator[Served]:
 
 async def all_of(line: Line) -> bytes:
     """Return everything until the server closes the connection."""
-    async with asyncio.timeout(ENDS_SECONDS_MAX):
-        with contextlib.suppress(ConnectionResetError):
-            return await line.reader.read()
-    return b""
+    raw = b""
+    with own_seconds() as seconds:
+        async with asyncio.timeout(READ_SECONDS_MAX):
+            with contextlib.suppress(ConnectionResetError):
+                raw = await line.reader.read()
+        assert seconds() < ENDS_SECONDS_MAX
+    return raw
+
+
+async def connections_of(at: Served) -> int:
+    return len(at.server.server_state.connections)
+
+
+async def unread_bytes_of(at: Served) -> int:
+    return sum(one.unread_bytes for one in at.server.server_state.connections)  # type: ignore[union-attr]
 
 
 async def trickle(line: Line, piece: bytes, seconds: float = 0.05) -> None:
@@ -177,7 +190,7 @@ class TestDeadlines:
     async def test_leave_a_slow_client_its_time(self, services: Services) -> None:
         """A request that comes in pieces is answered, and so is the next one."""
         body = json.dumps({"email": "a@example.com", "password": "x"}).encode()
-        async with impatient(services) as at, at.line() as line:
+        async with quick(services, head_seconds=60, idle_seconds=60) as at, at.line() as line:
             for _ in range(2):
                 for piece in (
                     b"POST /api/admin/auth/lo",
@@ -195,7 +208,7 @@ class TestDeadlines:
 
     async def test_read_a_body_after_its_early_response(self, services: Services) -> None:
         """A client that sends all of it before it reads gets the response, and may go on."""
-        async with impatient(services) as at, at.line() as line:
+        async with quick(services, drain_seconds=60, stall_seconds=60) as at, at.line() as line:
             line.writer.write(b"PUT /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 300000\r\n\r\n")
             for _ in range(10):
                 line.writer.write(b"\r\n\r\n" + b"x" * 29_996)
@@ -248,7 +261,7 @@ class TestCounts:
             held = [await stack.enter_async_context(at.line("127.0.0.2")) for _ in range(4)]
             for line in held:
                 line.writer.write(LIVE[:9])
-            await asyncio.sleep(0.1)
+            await until(lambda: connections_of(at), lambda count: count == len(held))
 
             others = [await stack.enter_async_context(at.line("127.0.0.3")) for _ in range(3)]
             for line in others[:2]:
@@ -279,11 +292,13 @@ class TestCounts:
             for _ in range(100):
                 await stack.enter_async_context(at.line())
             await asyncio.sleep(0.1)
-            at_first = len(at.server.server_state.connections)
-            await asyncio.sleep(2)
+            at_first = await connections_of(at)
+            with own_seconds() as seconds:
+                await until(lambda: connections_of(at), lambda count: count <= 1)
+                took = seconds()
 
             assert at_first <= 1 + REFUSED_MAX
-            assert len(at.server.server_state.connections) <= 1
+            assert took < 2
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -377,12 +392,10 @@ class TestUnread:
             for _ in range(8):
                 line = await stack.enter_async_context(at.line())
                 line.writer.write(LIVE)
-                await asyncio.sleep(0.05)
-            left = [one for one in at.server.server_state.connections if one.unread_bytes]  # type: ignore[union-attr]
-            unread = sum(one.unread_bytes for one in left)  # type: ignore[union-attr]
-
-        assert large.made == 8
-        assert 0 < unread <= limits.unread_bytes
+            await until(lambda: asyncio.sleep(0, large.made), lambda made: made == 8)
+            await until(
+                lambda: unread_bytes_of(at), lambda unread: 0 < unread <= limits.unread_bytes
+            )
 
     def test_is_not_held_by_the_kernel_either(self) -> None:
         """By default it takes more than 2 MB for a client that reads nothing."""
@@ -535,7 +548,7 @@ class TestFraming:
         async with served(app_over(services)) as at, at.line() as line:
             line.writer.write(post("/api/admin/tenants", "content-length: 9000000"))
 
-            assert b" 401 " in (await asyncio.wait_for(all_of(line), ENDS_SECONDS_MAX))[:20]
+            assert b" 401 " in (await all_of(line))[:20]
 
     @pytest.mark.parametrize("what", REFUSED)
     async def test_is_refused_in_the_envelope(self, services: Services, what: str) -> None:

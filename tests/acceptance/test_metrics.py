@@ -6,7 +6,6 @@ import io
 import json
 import select
 import socket
-import time
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -31,8 +30,10 @@ from tenantry.kit.request_log import AccessLog
 from tenantry.kit.sizes import mark_of, space_above
 from testkit import raw_sql
 from testkit.programs import free_port, only_line, run, running
+from tests.acceptance.commands import wait_until
 from tests.acceptance.support import LOGIN, MIGRATE_ALL, PROFILE, database_of, lost, session
 from tests.conftest import PASSWORD, World
+from tests.own_time import own_seconds
 
 METRICS = "/metrics"
 NOTICE = Notice("run.ended", {})
@@ -289,9 +290,8 @@ class TestMetrics:
         assert value(await scraped(world), "tenantry_migration_runs_total", outcome="success") == 0
 
 
-def still_open(sockets: list[socket.socket], *, seconds: float) -> list[socket.socket]:
-    """Return those that the other side has not closed after so long."""
-    time.sleep(seconds)
+def still_open(sockets: list[socket.socket]) -> list[socket.socket]:
+    """Return those that the other side has not closed."""
     closed, _, _ = select.select(sockets, [], [], 0)
     return [one for one in sockets if one not in closed]
 
@@ -354,8 +354,11 @@ class TestMetricsPort:
                     for _ in range(CONNECTIONS_MAX + 30)
                 ]
 
-                assert 0 < len(still_open(silent, seconds=1)) <= CONNECTIONS_MAX
-                assert still_open(silent, seconds=SILENCE_SECONDS_MAX + 1) == []
+                with own_seconds() as seconds:
+                    wait_until(lambda: len(still_open(silent)) <= CONNECTIONS_MAX)
+                    assert len(still_open(silent)) > 0
+                    wait_until(lambda: still_open(silent) == [])
+                    assert seconds() < SILENCE_SECONDS_MAX + 2
                 assert httpx.get(f"http://127.0.0.1:{metrics}/metrics").status_code == 200
             assert "Traceback" not in program.stderr
 

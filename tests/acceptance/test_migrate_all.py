@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -26,6 +27,7 @@ from tests.acceptance.support import (
     patch_tenant,
     refused,
     session,
+    until,
 )
 from tests.conftest import HEAD, HEAD_NAME, UNDO_HEAD, World
 
@@ -430,19 +432,14 @@ class locked:  # noqa: N801 - a context manager
 async def begun(world: World) -> Any:
     """Return the first run, as soon as there is one."""
     admin = await world.admin()
-    for _ in range(400):
-        runs = ok(await admin.get(HISTORY))["items"]
-        if runs:
-            return runs[0]
-        await asyncio.sleep(0.01)
-    return pytest.fail("no run begins")
+    return (await until(lambda: history_of(admin), bool))[0]
+
+
+async def history_of(admin: httpx.AsyncClient) -> Any:
+    return ok(await admin.get(HISTORY))["items"]
 
 
 async def ended(world: World) -> None:
     """Wait until no run goes on."""
     admin = await world.admin()
-    for _ in range(400):
-        if all(run["finishedAt"] for run in ok(await admin.get(HISTORY))["items"]):
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail("a run does not end")
+    await until(lambda: history_of(admin), lambda runs: all(run["finishedAt"] for run in runs))

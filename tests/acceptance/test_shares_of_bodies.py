@@ -19,6 +19,7 @@ class Slow:
 
     def __init__(self, world: World, address: str) -> None:
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.is_settled = asyncio.Event()
         self._parts = [{"type": "http.request", "body": b"x" * BODY_BYTES_MAX, "more_body": True}]
         scope = {
             "type": "http",
@@ -34,23 +35,25 @@ class Slow:
     async def _receive(self) -> dict[str, Any]:
         if self._parts:
             return self._parts.pop()
+        self.is_settled.set()
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
     async def _send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self.status.set_result(message["status"])
+            self.is_settled.set()
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 async def test_many_addresses_of_a_network_have_one_share(world: World) -> None:
     """A client that has one IPv6 address has a whole network of them."""
     held = [Slow(world, f"2001:db8::{number:x}") for number in range(1, HELD + 1)]
-    await asyncio.sleep(0.3)
+    await settled(held)
 
     same, other = Slow(world, "2001:db8::ffff"), Slow(world, "2001:db8:1::1")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         status = await same.status
-    await asyncio.sleep(0.1)
+    await settled([other])
 
     assert status == 503
     assert not other.status.done(), "it waits for the rest of its body"
@@ -63,7 +66,7 @@ async def test_strangers_fill_no_memory_of_callers_with_a_login(world: World) ->
     networks = [f"198.51.100.{number}" for number in range(1, 9)]
     bodies = HELD_BYTES_MAX // BODY_BYTES_MAX // len(networks) + 1
     held = [Slow(world, network) for network in networks for _ in range(bodies)]
-    await asyncio.sleep(0.5)
+    await settled(held)
     text = "x" * (2 * UNCOUNTED_BYTES)
 
     async with await world.owner(world.acme) as owner:
@@ -85,6 +88,13 @@ async def test_strangers_fill_no_memory_of_callers_with_a_login(world: World) ->
     assert post.status_code == 201, post.text
     assert created.status_code == 201, created.text
     await stop(held)
+
+
+async def settled(clients: list[Slow]) -> None:
+    """Return when all that they have sent is read, or refused."""
+    async with asyncio.timeout(60):
+        for one in clients:
+            await one.is_settled.wait()
 
 
 async def stop(clients: list[Slow]) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import MakeMigrator, Rig
 from tests.integration.engines import on_postgresql
+from tests.own_time import own_seconds
 
 DEADLINE_SECONDS = 1.5
 # A busy machine is late; a deadline that is not kept never ends.
@@ -86,13 +86,15 @@ Outcome = tuple[SchemaState | Exception, float]
 @pytest.fixture(name="migrate")
 def _migrate(rig: Rig, make_migrator: MakeMigrator) -> Callable[[str], "asyncio.Future[Outcome]"]:
     async def migrate(url: str) -> Outcome:
-        began = time.monotonic()
         migrator, scripts = make_migrator(DEADLINE_SECONDS), RunScripts(rig.streams())
-        try:
-            done: SchemaState | Exception = await migrator.migrate(url, scripts, run_id=new_id())
-        except Exception as error:  # noqa: BLE001 - the assertion is about it
-            done = error
-        return done, time.monotonic() - began
+        with own_seconds() as seconds:
+            try:
+                done: SchemaState | Exception = await migrator.migrate(
+                    url, scripts, run_id=new_id()
+                )
+            except Exception as error:  # noqa: BLE001 - the assertion is about it
+                done = error
+            return done, seconds()
 
     return lambda url: asyncio.ensure_future(migrate(url))
 

@@ -22,12 +22,14 @@ from testkit.programs import free_port
 from tests.black_hole import black_hole
 from tests.integration.engines import on_postgresql
 from tests.integration.test_tls import ask
+from tests.own_time import own_seconds
 from tests.unit.test_postgres_urls import PASSWORD
 
 pytestmark = on_postgresql
 
 ROLE = "test_odd"
 CONNECT_SECONDS = 4.0
+PATIENT_SECONDS = 60.0
 BYTES_MAX = 65_536
 HBA = ("host all test_odd 127.0.0.1/32 scram-sha-256", "host all all 127.0.0.1/32 trust")
 
@@ -102,13 +104,16 @@ class TestSeveralHosts:
             hole.fall_silent()
             several = url.replace("@", f"@127.0.0.1:{hole.port},")
             connector = PostgresConnector(several, timeout_seconds=CONNECT_SECONDS)
-            took = []
+            took, waited = [], []
             for _ in range(2):
                 began = time.monotonic()
-                await (await connector.connect()).close()
-                took.append(time.monotonic() - began)
+                with own_seconds() as seconds:
+                    await (await connector.connect()).close()
+                    took.append(seconds())
+                waited.append(time.monotonic() - began)
 
-        assert CONNECT_SECONDS / 2 <= took[0] < CONNECT_SECONDS
+        assert waited[0] >= CONNECT_SECONDS / 2
+        assert took[0] < CONNECT_SECONDS
         assert took[1] < CONNECT_SECONDS / 2
 
 
@@ -165,14 +170,14 @@ def _log_in(url: str, driver: str) -> None:
     if driver == "asyncpg":
 
         async def connect() -> None:
-            connector = PostgresConnector(url, timeout_seconds=CONNECT_SECONDS)
+            connector = PostgresConnector(url, timeout_seconds=PATIENT_SECONDS)
             await (await connector.connect()).close()
 
         asyncio.run(connect())
     elif driver == "psycopg":
-        live.connect_psycopg(url, Guard(), timeout_seconds=CONNECT_SECONDS).close()
+        live.connect_psycopg(url, Guard(), timeout_seconds=PATIENT_SECONDS).close()
     else:
-        live.connect_other(url, driver, Guard(), timeout_seconds=CONNECT_SECONDS).close()
+        live.connect_other(url, driver, Guard(), timeout_seconds=PATIENT_SECONDS).close()
 
 
 @asynccontextmanager
