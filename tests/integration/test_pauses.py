@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tenantry.work.kind import undone
 
 from tenantry.backup import creating, move_undo, replacing
 from tenantry.backup.archive import ArchiveReader
@@ -24,6 +23,7 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.work.delivery import Deliveries
+from tenantry.work.job_functions import undone
 from tenantry.work.ledger import new_job
 from tenantry.work.post_hooks import PostHooks
 from tenantry.work.progress import Progress
