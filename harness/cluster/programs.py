@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.driver import say
 from harness.processes import ROOT
 from harness.waiting import comes_true
 from testkit import postgres as launcher
@@ -157,7 +158,10 @@ def scratch(parent: Path | None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        guard.communicate(timeout=REMOVED_SECONDS_MAX)
+        try:
+            guard.communicate(timeout=REMOVED_SECONDS_MAX)
+        except subprocess.TimeoutExpired:  # no reason to lose the result
+            say(f"{folder} is still being removed")
 
 
 def _below(folder: Path) -> list[int]:
