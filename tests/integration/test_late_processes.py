@@ -1,9 +1,11 @@
 """A process of a run is late: it was paused, or cut off, and the run was undone in the meantime."""
 
 import asyncio
+import secrets
+import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from tenantry.catalog.workers import SILENCE_MS
 from tenantry.fleet import outcomes
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
-from tenantry.migration.errors import is_lock_timeout
+from tenantry.migration.errors import is_lock_timeout, is_write_refused
 from tenantry.migration.lock_retries import RunUndone
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
@@ -226,6 +228,43 @@ class TestOpenTransaction:
         assert (late.result().error, undo.result().error) == (None, None)
         assert len(undo.result().applied) == 1
         assert case.dump() == before
+
+
+class TestNothingIsOpen:
+    @on_postgresql
+    async def test_where_the_role_may_not_write(
+        self, make_migrator: MakeMigrator, new_database: Callable[[], str], folder: AlembicFolder
+    ):
+        url = new_database()
+        folder.add("u1_note", NOTE, undo="op.drop_table('note')")
+
+        def streams() -> Streams:
+            return Streams(NO_STREAM, Stream("user", folder.path), is_attached=True)
+
+        role = f"reader_{secrets.token_hex(4)}"
+        raw_sql.run(url, f"CREATE ROLE {role} LOGIN")
+        as_reader = url.replace("//postgres@", f"//{role}@")
+        case = Case(make_migrator(DEADLINE_SECONDS), streams, as_reader)
+        refused = (await case.migrate()).error
+        before = raw_sql.dump(url)
+        undo = await case.undo()
+        raw_sql.run(url, f"DROP ROLE {role}")
+
+        assert refused is not None
+        assert is_write_refused(refused)
+        assert (undo.error, undo.applied) == (None, [])
+        assert raw_sql.dump(url) == before
+
+    def test_in_a_file_that_may_not_be_written(self, tmp_path: Path):
+        path = tmp_path / "a.db"
+        path.touch()
+        with (
+            closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as file,
+            pytest.raises(sqlite3.OperationalError) as refused,
+        ):
+            file.execute("CREATE TABLE note (id integer)")
+
+        assert is_write_refused(refused.value)
 
 
 class TestLateStart:

@@ -252,6 +252,21 @@ class TestUndo:
             assert await applied(services, undo) == ["u1_note"] * 3
             assert [versions(services, one) for one in some] == [{"begin"}] * 3
 
+    async def test_opens_no_tenant_that_a_stopped_run_has_not_begun(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            some = await tenants(services, 3)
+            add_table(folder, "u1_note")
+            raw_sql.run(url_of(services, some[1]), "CREATE TABLE note (id INTEGER)")
+            run = await migrate(services, waves=[1, 2, "100%"], max_failures=0)
+            assert (run.state, counts(run)) == (RunState.STOPPED, (1, 2))
+            before = raw_sql.dump(url_of(services, some[2]))
+            undo = await migrate(services, undoes=run.id)
+
+            assert (undo.total_count, counts(undo)) == (2, (2, 0))
+            assert raw_sql.dump(url_of(services, some[2])) == before
+
     async def test_has_waves_and_a_budget_and_is_retried_as_an_undo(
         self, undoable: Settings, folder: AlembicFolder
     ):

@@ -117,8 +117,10 @@ _is_selected = sa.or_(
     ),
 )
 _undoes = sa.bindparam("undoes", type_=sa.Uuid)
+# What no worker held was not opened: a run that is stopped ends it as failed all the same.
 _may_be_applied = sa.select(_item.tenant_id).where(
     _item.run_id == _undoes,
+    _item.worker_id.is_not(None),
     sa.or_(_item.state == MigrationState.FAILED.value, _item.applied.is_not(None)),
 )
 _undone = (

@@ -220,6 +220,14 @@ def is_lock_timeout(error: BaseException) -> bool:
     return (sqlstate_of(cause) or "").startswith(_LOCK_STATES)
 
 
+def is_write_refused(error: BaseException) -> bool:
+    """Return whether the role, or the permissions of the file, do not allow a write."""
+    cause = cause_of(error)
+    if isinstance(cause, sqlite3.OperationalError):
+        return "readonly" in str(cause)
+    return sqlstate_of(cause) == "42501"
+
+
 def is_shared_object_race(error: BaseException) -> bool:
     """Return whether another transaction has changed the same entry of a system catalog.
 

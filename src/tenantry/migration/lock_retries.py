@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.kit.retry import backoff_seconds
-from tenantry.migration.errors import is_lock_timeout, is_shared_object_race
+from tenantry.migration.errors import is_lock_timeout, is_shared_object_race, is_write_refused
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.lint import drops_of
@@ -168,7 +168,13 @@ class LockRetries:
         is_closed = self._scripts.undo is None
         while not (is_closed and self._scripts.is_done(state)):
             script = self._following or self._scripts.script(execution.dialect, state)
-            is_executed = self._execute(execution, script)
+            try:
+                is_executed = self._execute(execution, script)
+            except Exception as error:
+                # Who may not write there has not applied anything, so nothing of it is open.
+                if script.applied or not is_write_refused(error):
+                    raise
+                is_executed, is_closed = False, True
             is_closed |= is_executed
             if is_executed and script.applied:
                 # Its rows in the log are committed, so they need not be read again.
