@@ -31,6 +31,8 @@ pytestmark = pytest.mark.timeout(120)
 
 MOVED_ON = "not attempted: The database was migrated after the run, so the run is not undone there."
 
+LOST = "The log of the database has lost what the run has applied: it is perhaps an older copy."
+
 
 def add_table(folder: AlembicFolder, name: str, *, head: str = "", down: str | None = None) -> Path:
     """Add a revision that creates a table, and drops it when it is undone."""
@@ -251,6 +253,22 @@ class TestUndo:
 
             assert await applied(services, undo) == ["u1_note"] * 3
             assert [versions(services, one) for one in some] == [{"begin"}] * 3
+
+    async def test_fails_where_the_log_has_lost_what_the_run_has_applied(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            some = await tenants(services, 2)
+            add_table(folder, "u1_note")
+            run = await migrate(services)
+            lost = "DELETE FROM tenantry_migration_log WHERE stream = 'user'"
+            raw_sql.run(url_of(services, some[0]), lost)
+            undo = await migrate(services, undoes=run.id)
+
+            assert counts(undo) == (1, 1)
+            assert LOST in await errors(services, undo)
+            assert [versions(services, one) for one in some] == [{"u1"}, {"begin"}]
+            assert counts(await migrate(services, undoes=run.id)) == (0, 1)
 
     async def test_opens_no_tenant_that_a_stopped_run_has_not_begun(
         self, undoable: Settings, folder: AlembicFolder

@@ -36,6 +36,12 @@ _PATHS = Statement(
     .limit(PATHS_MAX),
     Value,
 )
+_APPLIED_IN = Statement(
+    sa.select(_item.tenant_id.label("value")).where(
+        of_run, _item.tenant_id == sa.bindparam("tenant"), _item.applied != ""
+    ),
+    Value,
+)
 _count = sa.func.count()
 is_left = sa.or_(
     tenant.c.failing_run_id.is_not(None),
@@ -69,6 +75,11 @@ _FAILURES = Statement(
 async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
     """Return the causes of the failures in a run, most frequent first, at most `CAUSES_MAX`."""
     return await session.fetch_all(_FAILURES, run=run_id)
+
+
+async def has_applied(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> bool:
+    """Return whether a run has reported a revision that it has applied in a tenant."""
+    return bool(await fetch_values(session, _APPLIED_IN, run=run_id, tenant=tenant_id))
 
 
 async def applied(session: CatalogSession, run_id: UUID) -> set[str]:

@@ -25,7 +25,7 @@ class UndoOfUndo(Conflict):
 
 
 class NothingToUndo(Conflict):
-    """There is nothing to undo: the run has applied no revision of yours that was not undone."""
+    """No active, writable and selected tenant has a revision of the run that was not undone."""
 
 
 class RunNotLogged(Conflict):

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import notices, outbox, run_claims, workers
+from tenantry.catalog import notices, outbox, run_claims, run_results, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.run_claims import Returned
@@ -251,13 +251,19 @@ class Worker:
             state: SchemaState | None = None
             try:
                 place = await self._place(item)
+                scripts = claimed.run.scripts.of(is_attached=place.is_attached)
+                # What the catalog knows and the log does not was replaced: it is not undone.
+                must_be_logged = scripts.undo is not None and await run_results.has_applied(
+                    self._catalog, scripts.undo.run_id, item.tenant_id
+                )
                 state = await self._migrator.migrate(
                     place.url,
-                    claimed.run.scripts.of(is_attached=place.is_attached),
+                    scripts,
                     run_id=item.run_id,
                     is_first=is_first,
                     planned_from=planned_from,
                     has_files=claimed.run.has_planned_files,
+                    must_be_logged=must_be_logged,
                 )
                 error = state.error
             except Exception as failed:  # noqa: BLE001 - one bad tenant must not stop the others

@@ -56,6 +56,13 @@ class RunUndone(Unavailable):
     """The run was undone in this database, so it applies nothing more there."""
 
 
+class LogLost(Unavailable):
+    """The log of the database has lost what the run has applied: it is perhaps an older copy.
+
+    Nothing was undone.
+    """
+
+
 class FilesReplaced(Exception):
     """A file of the plan was replaced while the tenant was migrated: it was rolled back."""
 
@@ -103,7 +110,8 @@ class LockRetries:
 
     A pause after a lock timeout is at most *lock_pause_seconds*. With *planned_from*, a database
     that is not at this revision is not migrated. With *has_files*, nothing is committed when that
-    returns False: a live revision can read and import files until its end.
+    returns False: a live revision can read and import files until its end. With *must_be_logged*,
+    an undo fails if the log has no row of the run.
 
     Attributes:
         has_sent: Whether anything was sent that may have been committed.
@@ -118,8 +126,10 @@ class LockRetries:
         lock_pause_seconds: float = LOCK_PAUSE_SECONDS_MAX,
         planned_from: str | None = None,
         has_files: Callable[[], bool] | None = None,
+        must_be_logged: bool = False,
     ) -> None:
         self._scripts = scripts
+        self._must_be_logged = must_be_logged
         self._has_files = has_files
         self._planned_from = planned_from
         self._run_id = run_id
@@ -300,6 +310,8 @@ class LockRetries:
             else:
                 if state.is_undone:
                     raise RunUndone
+                if self._must_be_logged and not state.is_logged:
+                    raise LogLost
                 return state
 
     def _execute(self, execution: Execution, script: Script, *, rehearses: bool = False) -> bool:

@@ -101,18 +101,20 @@ class Migrator:
         is_first: bool = False,
         planned_from: str | None = None,
         has_files: Callable[[], bool] | None = None,
+        must_be_logged: bool = False,
     ) -> SchemaState:
         """Migrate the database at *url* to the head; return its state, with the error if it failed.
 
         It ends at the deadline, even if the server does not respond. *is_first* is whether this run
         has not begun with this database yet. With *planned_from*, it fails with `NotPlanned` if the
         database is not at this revision. With *has_files*, it fails with `FilesReplaced`, and is
-        rolled back, if that returns False before the COMMIT.
+        rolled back, if that returns False before the COMMIT. With *must_be_logged*, an undo fails
+        with `LogLost` if the log has no row of the run.
 
         Raises:
             Exception: Any error of the drivers, if the state cannot be read afterwards.
         """
-        attempts = self._attempts(scripts, run_id, planned_from, has_files)
+        attempts = self._attempts(scripts, run_id, planned_from, has_files, must_be_logged)
         ends = asyncio.get_running_loop().time() + self._limits.deadline_seconds
         try:
             work = partial(attempts.migrate, is_first=is_first)
@@ -258,6 +260,7 @@ class Migrator:
         run_id: UUID,
         planned_from: str | None = None,
         has_files: Callable[[], bool] | None = None,
+        must_be_logged: bool = False,  # noqa: FBT001, FBT002 - private
     ) -> LockRetries:
         return LockRetries(
             scripts,
@@ -266,6 +269,7 @@ class Migrator:
             lock_pause_seconds=self._limits.lock_pause_seconds,
             planned_from=planned_from,
             has_files=has_files,
+            must_be_logged=must_be_logged,
         )
 
     async def _run(

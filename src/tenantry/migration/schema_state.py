@@ -156,6 +156,7 @@ class SchemaState:
             undone, in order.
         is_newest: Whether no other run has applied a revision of the user after the first of them.
         is_undone: Whether the given run was undone there.
+        is_logged: Whether the log has a row of the undone run.
         has_log: Whether the database has the log; always, unless it is attached.
     """
 
@@ -165,6 +166,7 @@ class SchemaState:
     undoable: tuple[str, ...] = ()
     is_newest: bool = True
     is_undone: bool = False
+    is_logged: bool = False
     has_log: bool = True
 
     def after(self, revision: SchemaRevision, applied: list[Applied]) -> "SchemaState":
@@ -206,9 +208,10 @@ def find(
 
     Its rows are ``own`` or ``user``, 0, "" and a version; or ``log``, the position in the log, the
     stream and the name of a revision; or ``undone`` and the same, if that run was undone; or
-    ``undo`` and the same, with an empty stream if another run has applied a revision later. Of an
-    attached database there is at least one row ``user``,
-    perhaps without a version, and its number is the sum of `HAS_VERSION` and `HAS_LOG`.
+    ``undo`` and the same, with an empty stream if another run has applied a revision later, or
+    ``past`` for the other rows of the run that is undone. Of an attached database there is at
+    least one row ``user``, perhaps without a version, and its number is the sum of `HAS_VERSION`
+    and `HAS_LOG`.
 
     Args:
         dialect: The engine.
@@ -235,8 +238,9 @@ def find(
         parts.append(sa.select(*columns).where(sa.or_(is_own, is_undone)))
     if undo is not None:
         stream = sa.case((_is_newest(undo), log.c.stream), else_="")
-        undoable = sa.select(sa.literal("undo"), log.c.position, stream, log.c.revision)
-        parts.append(undoable.where(log.c.run_id == undo.run_id, _is_in_effect(undo, log)))
+        source = sa.case((_is_in_effect(undo, log), "undo"), else_="past")
+        undone = sa.select(source, log.c.position, stream, log.c.revision)
+        parts.append(undone.where(log.c.run_id == undo.run_id))
     return render(dialect, sa.union_all(*parts))
 
 
@@ -367,5 +371,6 @@ def state_in(
         undoable=tuple(name for _, _, name in undoable),
         is_newest=all(stream for _, stream, _ in undoable),
         is_undone=any(row[0] == "undone" for row in rows),
+        is_logged=any(row[0] in ("undo", "past") for row in rows),
         has_log=attached_at is None or bool(marks & HAS_LOG),
     )
