@@ -467,6 +467,27 @@ class TestAttach:
             assert PASSWORD not in attached.database_name
             assert attached.database_name.partition("#")[0] == plain.database_name
 
+    @on_sqlite
+    async def test_is_recognised_as_an_older_release_has_stored_it(
+        self, ours: Settings, postgres_url: str
+    ):
+        url = create_database(postgres_url, f"test_{new_id().hex}")
+        chosen = f"{url}?options=-cx.token%3D1"
+        async with open_services(ours) as services:
+            await attach(services, url)
+            await attach(services, chosen, "chosen")
+        raw_sql.run(
+            ours.catalog,
+            "UPDATE tenant SET database_name = replace(database_name, 'localhost', '127.0.0.1')",
+        )
+        stored = raw_sql.rows(ours.catalog, "SELECT database_name FROM tenant")
+        assert all("@127.0.0.1:" in one for (one,) in stored)
+
+        async with open_services(ours) as services:
+            for again in (url, chosen):
+                with pytest.raises(DatabaseInUse):
+                    await attach(services, again, "again")
+
     async def test_a_fleet_does_not_take_the_catalog_for_its_state(
         self, ours: Settings, folder: AlembicFolder, new_database: NewDatabase
     ):

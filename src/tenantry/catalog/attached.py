@@ -107,12 +107,17 @@ class SealedUrl(msgspec.Struct, frozen=True):
     sealed_url: bytes
 
 
+class _Stored(msgspec.Struct, frozen=True):
+    database_name: str
+
+
 _CONFLICTS: dict[str, type[Conflict]] = {
     "uq_tenant_canonical_name": TenantNameInUse,
     "uq_tenant_database_name_server_name": DatabaseInUse,
 }
 _has_url = tenant.c.sealed_url.is_not(None)
 _EVERY = Statement(sa.select(*columns_of(tenant, _Row)), _Row)
+_STORED = Statement(sa.select(tenant.c.database_name).where(tenant.c.is_attached), _Stored)
 _SOME = Statement(sa.select(tenant.c.id).where(tenant.c.is_attached, ~_has_url).limit(1), RowId)
 _sealed = sa.select(*columns_of(tenant, SealedUrl)).where(tenant.c.is_attached, _has_url)
 _SEALED = Statement(_sealed.order_by(tenant.c.id).with_for_update(), SealedUrl)
@@ -172,6 +177,10 @@ async def add_sealed(session: CatalogChange, added: Tenant, sealed_url: bytes) -
     Raises:
         TenantNameInUse, DatabaseInUse: Another tenant has the name, or is this database.
     """
+    # The unique constraint compares texts, and an older release has spelled places otherwise.
+    stored = await session.fetch_all(_STORED)
+    if any(place_of(one.database_name) == added.database_name for one in stored):
+        raise DatabaseInUse
     await session.execute(
         _ADD_SEALED,
         id=added.id,

@@ -139,8 +139,9 @@ class Attaching:
     ) -> None:
         """Replace the URL of an attached database by *url*, with another password.
 
-        Its place must be the same, so it is the same database. If *is_remote*, the message does
-        not say why no server has answered.
+        Its place must be the same, so it is the same database, but for two servers of this machine
+        that share a port: one on 127.0.0.1 and one on ::1 count as one (`PostgresUrl.servers`). If
+        *is_remote*, the message does not say why no server has answered.
 
         Raises:
             NotAttached: The tenant is none, or was detached at the same time.
