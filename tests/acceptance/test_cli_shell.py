@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -11,8 +12,11 @@ import pytest
 import typer
 
 from tenantry.cli.main import COMMANDS
-from testkit.programs import START_SECONDS_MAX, environment_of, only_line
+from testkit.forked import running
+from testkit.programs import START_SECONDS_MAX, environment_of, free_port, only_line
 from tests.acceptance.commands import Commands, every_command
+from tests.acceptance.fleets import Fleet
+from tests.integration.engines import on_sqlite
 
 # Importing any of them takes longer than all that help needs.
 SLOW = {
@@ -128,6 +132,8 @@ class TestOutput:
             ("token issue acme --name x", ">/dev/full", 3),
             ("user invite acme grace@example.com", ">/dev/full", 3),
             ("tenant create globex --owner-email grace@example.com", ">/dev/full", 3),
+            ("tenant clone acme --as Copy", ">/dev/full", 3),
+            ("backup restore $(tenantry backup create --tenant acme) --as Copy", ">/dev/full", 3),
         ],
     )
     def test_with_a_secret_that_cannot_be_printed_names_what_revokes_it(
@@ -137,11 +143,24 @@ class TestOutput:
 
         ended = _in_shell(alone, f"{TENANTRY} {command} {to}")
 
-        remedy = re.search(r" valid, and could not be printed\. `tenantry (.+?)`", ended.stderr)
-        assert remedy is not None, ended.stderr
         assert not re.search(r"tn[kmi]_\w{8}", ended.stderr)
-        assert alone(*remedy[1].split()).status == 0
+        assert alone(*_remedy(ended.stderr)).status == 0
         assert (ended.returncode, ended.stdout) == (status, "")
+
+    @on_sqlite
+    def test_with_a_password_of_a_fleet_that_cannot_be_printed_names_what_replaces_it(
+        self, fleet: Fleet
+    ):
+        fleet.add("acme")
+        admin = f"--email grace@example.com --port {free_port()}"
+        place = "--urls databases.txt --state 'my fleet.db'"
+
+        command = f"{TENANTRY} fleet serve {place} {admin} >/dev/full"
+        ended = _run(fleet.project.folder, "bash", "-c", command)
+
+        with running(fleet.project.folder, *_remedy(ended.stderr)) as program:
+            program.wait_for("^Sign in as grace@example.com with the password ")
+        assert (ended.returncode, ended.stdout) == (3, "")
 
     @pytest.mark.parametrize("closed", [">&-", "2>&-"])
     def test_that_is_closed_stops_a_command_before_it_begins(self, alone: Commands, closed: str):
@@ -255,6 +274,13 @@ def _complete(folder: Path, script: str, *words: str) -> list[str]:
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.split()
+
+
+def _remedy(stderr: str) -> list[str]:
+    """Return the arguments of the command that a message about a lost secret names."""
+    found = re.search(r" valid, and could not be printed\. `tenantry (.+?)`", stderr)
+    assert found is not None, stderr
+    return shlex.split(found[1])
 
 
 def _in_shell(tenantry: Commands, command: str) -> subprocess.CompletedProcess[str]:

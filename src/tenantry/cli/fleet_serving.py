@@ -1,6 +1,7 @@
 """``tenantry fleet serve``: the console over the databases of a fleet, for this machine alone."""
 
 import asyncio
+import shlex
 import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -72,7 +73,8 @@ def serve(place: FleetPlace, *, port: int | None, email: str, new_password: bool
     def announce(_has_admin: bool) -> None:  # noqa: FBT001 - the only argument of a callback
         url = f"{settings.local_url}/console"
         serving = ServingFleet(url, email if issued else None, next(iter(issued), None))
-        remedy = "`tenantry fleet serve --new-password` makes another one."
+        chosen = f"--email {shlex.quote(email)}" + (f" --port {port}" if port else "")
+        remedy = f"`{place.command('serve')} {chosen} --new-password` makes another one."
         with output.only_once("The password is", remedy) if issued else nullcontext():
             if not output.shown_as_json(serving):
                 output.show_line(f"The console of the fleet: {url}")
