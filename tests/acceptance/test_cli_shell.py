@@ -162,17 +162,33 @@ class TestOutput:
             program.wait_for("^Sign in as grace@example.com with the password ")
         assert (ended.returncode, ended.stdout) == (3, "")
 
-    @pytest.mark.parametrize("closed", [">&-", "2>&-"])
-    def test_that_is_closed_stops_a_command_before_it_begins(self, alone: Commands, closed: str):
+    @pytest.mark.parametrize(
+        ("closed", "name", "instead"),
+        [(">&-", "output", ">/dev/null"), ("2>&-", "error", "2>/dev/null")],
+    )
+    def test_that_is_closed_stops_a_command_before_it_begins(
+        self, alone: Commands, closed: str, name: str, instead: str
+    ):
         """The result would be lost; also what is printed elsewhere could be in the next file."""
         alone.create_tenant("acme")
 
         ended = _in_shell(alone, f"{TENANTRY} key create acme {closed}")
 
-        assert ended.returncode != 0
-        assert ended.stdout == ""
-        assert ("Standard output is closed" in ended.stderr) == (closed == ">&-")
+        assert ended.returncode == 2
+        line = only_line(ended.stdout + ended.stderr)
+        assert f"Standard {name} is closed. If you do not need it, use `{instead}`." in line
         assert len(alone("key", "list", "acme", "--json").data["items"]) == 1
+
+    @pytest.mark.parametrize("arguments", ["nonsense", "tenant", "key create"])
+    def test_that_is_closed_changes_no_status_of_a_usage_error(
+        self, alone: Commands, arguments: str
+    ):
+        for closed in ("2>&-", ">&- 2>&-"):
+            ended = _in_shell(alone, f"{TENANTRY} {arguments} {closed}")
+
+            assert ended.returncode == 2, closed
+            assert ended.stderr == ""
+            assert bool(ended.stdout) is (closed == "2>&-")
 
     def test_of_help_that_cannot_be_printed_is_one_error(self, alone: Commands):
         ended = _in_shell(alone, f"{TENANTRY} --help >/dev/full")

@@ -169,7 +169,7 @@ class Group(TyperGroup):
             typer.Exit: There are no arguments.
         """
         if not args and not ctx.resilient_parsing:
-            sys.stderr.write(f"{ctx.get_help()}\n")
+            _say(f"{ctx.get_help()}\n")
             raise typer.Exit(ExitStatus.USAGE)
         return super().parse_args(ctx, args)
 
@@ -297,8 +297,13 @@ def _errors_in_one_line(ctx: Any) -> Iterator[None]:
 
 
 def print_error(line: str) -> None:
-    """Print one line to stderr."""
-    sys.stderr.write(f"tenantry: error: {printable(line)}\n")
+    """Print one line to stderr, or to stdout if that is closed."""
+    _say(f"tenantry: error: {printable(line)}\n")
+
+
+def _say(text: str) -> None:
+    if stream := sys.stderr or sys.stdout:
+        stream.write(text)
 
 
 def _explain_usage(error: Any) -> str:

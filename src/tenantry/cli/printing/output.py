@@ -48,8 +48,10 @@ def reserved(*, as_json: bool) -> Iterator[None]:
         Misuse: It or standard error is closed: what is printed would be lost.
     """
     stream = sys.stdout
-    if stream is None or sys.stderr is None:
-        raise Misuse("Standard output is closed. If you do not need the result, use `>/dev/null`.")
+    streams = ("output", stream, ">/dev/null"), ("error", sys.stderr, "2>/dev/null")
+    for name, one, instead in streams:
+        if one is None:
+            raise Misuse(f"Standard {name} is closed. If you do not need it, use `{instead}`.")
     is_of_process = stream is sys.__stdout__ and isinstance(stream, TextIOWrapper)
     own = _take_descriptor(stream) if is_of_process else stream
     token, json_token = _reserved.set(own), _as_json.set(as_json)
