@@ -53,7 +53,7 @@ class NotPlanned(Unavailable):
 
 
 class RunUndone(Unavailable):
-    """The run was undone in this database, so it applies nothing more there."""
+    """The run was undone in this database: start a new run to apply its revisions."""
 
 
 class LogLost(Unavailable):
