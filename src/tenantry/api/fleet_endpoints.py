@@ -35,7 +35,7 @@ _DESCRIBED = [
     tenants.list_migrations,
 ]
 ENDPOINTS = (*_DESCRIBED, endpoint_of(cache(partial(description_of, _DESCRIBED))))
-"""Those that need no tenants: of these, there is no path."""
+"""Those that need no tenants: what needs them is not found (404), or not allowed (405)."""
 
 
 class LocalApi(Api):

@@ -125,7 +125,7 @@ async def every_tenant(
     A tenant that is deleted at the same time does not hide another one, as it would with pages.
 
     Raises:
-        NoTenantMatches: *where* selects none.
+        NoTenantMatches: *where* selects no tenant.
         BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
     await tenants.check_selects(copying.catalog, where, only_served=True)

@@ -283,10 +283,10 @@ async def check_selects(
 ) -> None:
     """Check that *where* selects a ready tenant, unless it is None.
 
-    With *only_served*, attached databases are none.
+    With *only_served*, attached databases do not count.
 
     Raises:
-        NoTenantMatches: It selects none.
+        NoTenantMatches: It selects no tenant.
         BadText, BadWhere: It breaks a rule of the language: see `catalog.where`.
     """
     if where is None or await after(session, None, limit=1, where=where, only_served=only_served):
