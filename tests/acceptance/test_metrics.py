@@ -356,6 +356,7 @@ class TestMetricsPort:
 
                 with own_seconds() as seconds:
                     wait_until(lambda: len(still_open(silent)) <= CONNECTIONS_MAX)
+                    assert seconds() < SILENCE_SECONDS_MAX / 2
                     assert len(still_open(silent)) > 0
                     wait_until(lambda: still_open(silent) == [])
                     assert seconds() < SILENCE_SECONDS_MAX + 2
