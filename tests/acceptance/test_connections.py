@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import re
 import socket
@@ -40,6 +41,7 @@ UPGRADE = (
 QUICK = ConnectionLimits(
     head_seconds=0.6, idle_seconds=0.4, drain_seconds=0.4, linger_seconds=0.4, stall_seconds=1
 )
+QUICK_BODIES = BodyLimits(seconds_max=0.8, silence_seconds_max=0.3)
 # The longest of them, twice, and a moment.
 ENDS_SECONDS_MAX = 5.0
 
@@ -57,11 +59,12 @@ async def quick(services: Services, **limits: Any) -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
-async def impatient(services: Services) -> AsyncIterator[Served]:
+async def impatient(
+    services: Services, limits: ConnectionLimits = QUICK, body_limits: BodyLimits = QUICK_BODIES
+) -> AsyncIterator[Served]:
     """Serve with quick limits, also on the bodies of requests."""
-    limits = BodyLimits(seconds_max=0.8, silence_seconds_max=0.3)
-    api = Api(ENDPOINTS, services, AccessLog(as_json=True), body_limits=limits)
-    async with served(api, limits=QUICK) as at:
+    api = Api(ENDPOINTS, services, AccessLog(as_json=True), body_limits=body_limits)
+    async with served(api, limits=limits) as at:
         yield at
 
 
@@ -188,20 +191,29 @@ class TestDeadlines:
             assert b"connection: close\r\n" in raw
 
     async def test_leave_a_slow_client_its_time(self, services: Services) -> None:
-        """A request that comes in pieces is answered, and so is the next one."""
+        """A request that comes in pieces is answered, and so is the next one.
+
+        Its head, its body, and the time until the next one take two seconds each, of three that
+        each may take. Any two of them take one more, in which every connection is checked.
+        """
         body = json.dumps({"email": "a@example.com", "password": "x"}).encode()
-        async with quick(services, head_seconds=60, idle_seconds=60) as at, at.line() as line:
-            for _ in range(2):
+        limits = dataclasses.replace(QUICK, head_seconds=3, idle_seconds=3)
+        body_limits = BodyLimits(seconds_max=3, silence_seconds_max=1.5)
+        async with impatient(services, limits, body_limits) as at, at.line() as line:
+            for seconds in (0, 1.6):
+                await asyncio.sleep(seconds)
                 for piece in (
                     b"POST /api/admin/auth/lo",
-                    b"gin HTTP/1.1\r\nhost: x\r\ncontent-le",
+                    b"gin HTTP/1.1\r\nhost: x",
+                    b"\r\ncontent-le",
                     b"ngth: %d\r\n" % len(body),
                     b"\r",
                     b"\n" + body[:9],
-                    body[9:],
+                    *(body[one : one + 1] for one in range(9, 13)),
+                    body[13:],
                 ):
                     line.writer.write(piece)
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.4)
                 head = await line.head()
                 assert head.status == 401
                 await line.reader.readexactly(int(head.said["content-length"]))
