@@ -83,7 +83,7 @@ def start(
 ) -> Process:
     """Start ``python -m module`` with *arguments* in *folder*, on its three standard *streams*."""
     request = Request(module, list(arguments), dict(environment), str(folder))
-    told, theirs = socket.socketpair()
+    told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     handles = [one.fileno() for one in (*streams, theirs)]
     with theirs:
         socket.send_fds(_forking(), [msgspec.json.encode(request)], handles)
