@@ -13,6 +13,19 @@ SLEEP = """
         import time
         time.sleep({seconds})
 """
+HELD_SECONDS_MAX = 60
+HELD = """
+    import pathlib
+    import time
+    ends = time.monotonic() + {seconds_max}
+    while not pathlib.Path({file!r}).exists():
+        assert time.monotonic() < ends
+        if op.get_bind().dialect.name == "postgresql":
+            op.execute("SELECT pg_sleep(0.05)")
+        else:
+            time.sleep(0.05)
+    pathlib.Path({file!r}).unlink()
+"""
 
 
 class Migrations:
@@ -60,6 +73,11 @@ class Migrations:
     def add_slow(self, name: str, seconds: float) -> str:
         """Add a revision that takes so long at every tenant."""
         return self.add(name, SLEEP.format(seconds=seconds).strip(), online=True)
+
+    def add_held(self, name: str, file: Path) -> str:
+        """Add a revision that waits at every tenant until *file* exists, and removes it."""
+        upgrade = HELD.format(seconds_max=HELD_SECONDS_MAX, file=str(file)).strip()
+        return self.add(name, upgrade, online=True)
 
     def remove(self, name: str) -> None:
         (self.folder / "versions" / f"{name}.py").unlink()

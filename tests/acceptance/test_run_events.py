@@ -102,20 +102,25 @@ class TestEvents(WithMigrations):
         assert sorted(told, key=lambda one: one["customerId"]) == details
 
     @pytest.mark.slow
-    async def test_of_a_run_come_while_it_goes_on(self, world: World, mine: Migrations) -> None:
+    async def test_of_a_run_come_while_it_goes_on(
+        self, world: World, mine: Migrations, tmp_path: Path
+    ) -> None:
         """Each tenant as soon as it has ended, with the counts; the end comes last."""
-        mine.add_slow("a1_take_a_while", 0.7)
+        go_on = tmp_path / "go_on"
+        mine.add_held("a1_take_a_while", go_on)
         async with admin_of(world) as admin:
             answer = await admin.post(MIGRATE_ALL, headers={"Prefer": "respond-async"})
             run_id = ok(answer, 202)["id"]
             async with watching(admin, events_of(run_id)) as stream:
                 first = await stream.next()
                 seen = [first] if first else []
+                go_on.touch()
                 while len([one for one in seen if one.name == "tenant"]) < 1:
                     event = await stream.next()
                     assert event is not None
                     seen.append(event)
                 running = ok(await admin.get(f"{HISTORY}/{run_id}"))
+                go_on.touch()
                 seen += await stream.rest()
             run = ok(await admin.get(f"{RUNS}/{run_id}"))
             details = await tenants_of(admin, run_id)
