@@ -1,7 +1,8 @@
 """Programs that are forked from a process which has imported all that they need.
 
-For tests that are not about the start of a program: that of ``tenantry`` takes half a second of a
-processor. `testkit.programs` starts it as its users do.
+For tests that are not about the start or the end of a program: the start of ``tenantry`` takes half
+a second of a processor, and a program that would hang at its end does not hang here.
+`testkit.programs` starts and ends it as its users do.
 """
 
 import atexit

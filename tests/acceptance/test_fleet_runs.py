@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from testkit import raw_sql
-from testkit.forked import run
-from testkit.programs import running
+from testkit import forked, raw_sql
+from testkit.programs import run, running
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import HEAD
@@ -292,7 +291,7 @@ class TestTwoProcesses:
         arguments = ["fleet", "migrate", "--urls", "databases.txt", "--state", state]
 
         def migrate(_: int) -> Any:
-            return run(fleet.project.folder, *arguments)
+            return forked.run(fleet.project.folder, *arguments)
 
         with ThreadPoolExecutor(2) as threads:
             both = list(threads.map(migrate, range(2)))

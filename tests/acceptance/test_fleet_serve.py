@@ -4,8 +4,8 @@ import json
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ import httpx
 import pytest
 
 from tenantry.api.table import ENDPOINTS
-from testkit import raw_sql
-from testkit.forked import run, running
+from testkit import forked, programs, raw_sql
 from testkit.programs import Program, free_port, only_line
 from tests.acceptance.fleets import Fleet, version
 from tests.integration.engines import on_postgresql, on_sqlite
@@ -70,7 +69,11 @@ def without_password(url: str, file: Path) -> str:
 
 @contextmanager
 def served(
-    fleet: Fleet, *arguments: str, password: str | None = None, **environment: str
+    fleet: Fleet,
+    *arguments: str,
+    password: str | None = None,
+    running: Callable[..., AbstractContextManager[Program]] = forked.running,
+    **environment: str,
 ) -> Iterator[Console]:
     """Serve *fleet*, and log its admin in, by the password that it printed by default."""
     list_of = ("--urls", "databases.txt", "--port", str(free_port()), "--json")
@@ -90,7 +93,7 @@ class TestServe:
     def test_shows_the_map_and_migrates_and_plans_and_finds_drift(self, fleet: Fleet):
         urls = fleet.add("acme", "globex")
 
-        with served(fleet) as console:
+        with served(fleet, running=programs.running) as console:
             before = console.get("/api/admin/tenants/map")
             plan = console.post("/api/admin/tenants/migrate-all", {"dryRun": True})
             run = console.post("/api/admin/tenants/migrate-all", {"plan": plan["plan"]["id"]})
@@ -287,7 +290,7 @@ class TestAdmin:
 
         with served(fleet):
             arguments = ("fleet", "serve", "--urls", "databases.txt", "--port", str(free_port()))
-            ended = run(fleet.project.folder, *arguments)
+            ended = programs.run(fleet.project.folder, *arguments)
 
         assert ended.returncode != 0
         assert "serves the data folder" in only_line(ended.stderr)

@@ -25,8 +25,7 @@ from tenantry.fleet.watchers import Watchers
 from tenantry.kit.clock import utc_now
 from tenantry.kit.request_log import AccessLog
 from tenantry.services import Services, system_context
-from testkit.forked import running
-from testkit.programs import free_port, variables
+from testkit.programs import free_port, running, variables
 from tests.acceptance.histories import add_run
 from tests.acceptance.migrations import Migrations, WithMigrations
 from tests.acceptance.shapes import IN_WORK, RUN, RUN_TENANT, list_of, must_be
