@@ -468,6 +468,22 @@ class TestAttach:
             assert attached.database_name.partition("#")[0] == plain.database_name
 
     @on_sqlite
+    async def test_in_a_file_is_recognised_under_each_of_its_paths(
+        self, ours: Settings, tmp_path: Path
+    ):
+        (tmp_path / "sub").mkdir()
+        link = tmp_path / "link.db"
+        link.symlink_to(tmp_path / "legacy.db")
+        (tmp_path / "legacy.db").touch()
+        async with open_services(ours) as services:
+            attached = await attach(services, f"sqlite:///{link}")
+            for again in (link, tmp_path / "legacy.db", tmp_path / "sub" / ".." / "legacy.db"):
+                with pytest.raises(DatabaseInUse):
+                    await attach(services, f"sqlite:///{again}", "again")
+
+        assert attached.database_name == f"sqlite:///{(tmp_path / 'legacy.db').resolve()}"
+
+    @on_sqlite
     async def test_is_recognised_as_an_older_release_has_stored_it(
         self, ours: Settings, postgres_url: str
     ):

@@ -17,7 +17,7 @@ from tenantry.catalog.labels import checked_labels
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db import audit_log
 from tenantry.db.outage_errors import driver_error, sqlstate_of
-from tenantry.db.urls import sqlite_path
+from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.fleet.database_list import MAINTENANCE, is_maintenance, of_url
 from tenantry.fleet.lifecycle import Lifecycle, new_tenant
 from tenantry.kit import postgres_urls
@@ -115,6 +115,8 @@ class Attaching:
             BadStream: The directory of revisions cannot be read.
         """
         listed = of_url(url)
+        if (path := sqlite_path(listed.url)) is not None:  # a file has one name here, whatever links
+            listed = of_url(f"{SQLITE_PREFIX}{path.resolve()}")
         tenant = msgspec.structs.replace(
             new_tenant(ctx, name, [], self._server_of(listed)),
             database_name=listed.place,
