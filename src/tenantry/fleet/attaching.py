@@ -4,6 +4,7 @@ Nothing is changed in the database when it is attached, and nothing when it is d
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -115,7 +116,9 @@ class Attaching:
             BadStream: The directory of revisions cannot be read.
         """
         listed = of_url(url)
-        if (path := sqlite_path(listed.url)) is not None:  # a file has one name here, whatever links
+        if (
+            path := sqlite_path(listed.url)
+        ) is not None:  # a file has one name here, whatever links
             listed = of_url(f"{SQLITE_PREFIX}{path.resolve()}")
         tenant = msgspec.structs.replace(
             new_tenant(ctx, name, [], self._server_of(listed)),
