@@ -115,11 +115,7 @@ class Attaching:
             TenantNameInUse, DatabaseInUse: There is a tenant of this name, or it is attached.
             BadStream: The directory of revisions cannot be read.
         """
-        listed = of_url(url)
-        if (
-            path := sqlite_path(listed.url)
-        ) is not None:  # a file has one name here, whatever links
-            listed = of_url(f"{SQLITE_PREFIX}{path.resolve()}")
+        listed = _under_one_name(of_url(url))
         tenant = msgspec.structs.replace(
             new_tenant(ctx, name, [], self._server_of(listed)),
             database_name=listed.place,
@@ -198,6 +194,12 @@ class Attaching:
         except Exception as error:
             reason = explain(error) if not is_remote or _has_answered(error) else _SILENT
             raise NotAttachable(f"The database cannot be read: {reason}") from error
+
+
+def _under_one_name(listed: Listed) -> Listed:
+    """Return a file with its true path, whatever links to it."""
+    path = sqlite_path(listed.url)
+    return listed if path is None else of_url(f"{SQLITE_PREFIX}{os.path.realpath(path)}")
 
 
 def _has_answered(error: Exception) -> bool:
