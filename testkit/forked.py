@@ -35,8 +35,8 @@ class Process:
         returncode: Its exit status; negative if a signal has ended it, and None while it runs.
     """
 
-    def __init__(self, told: socket.socket) -> None:
-        self._told = told
+    def __init__(self, numbers: socket.socket) -> None:
+        self._numbers = numbers
         self.pid = self._number(START_SECONDS_MAX)
         self.returncode: int | None = None
 
@@ -58,7 +58,7 @@ class Process:
                 self.returncode = self._number(timeout)
             except (BlockingIOError, TimeoutError):
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
-            self._told.close()
+            self._numbers.close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -71,8 +71,8 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
     def _number(self, seconds: float | None) -> int:
-        self._told.settimeout(seconds)
-        return int(self._told.recv(NUMBER_BYTES_MAX))
+        self._numbers.settimeout(seconds)
+        return int(self._numbers.recv(NUMBER_BYTES_MAX))
 
 
 def start(
@@ -84,11 +84,11 @@ def start(
 ) -> Process:
     """Start ``python -m module`` with *arguments* in *folder*, on its three standard *streams*."""
     request = Request(module, list(arguments), dict(environment), str(folder))
-    told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    numbers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     handles = [one.fileno() for one in (*streams, theirs)]
     with theirs:
         socket.send_fds(_forking(), [msgspec.json.encode(request)], handles)
-    return Process(told)
+    return Process(numbers)
 
 
 @contextmanager

@@ -9,8 +9,10 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -40,8 +42,10 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Streams
 from tenantry.migration.undo import MovedOn
-from tenantry.tenant.databases import Place, TenantDatabases
+from tenantry.tenant.databases import TenantDatabases
 from tenantry.work.heartbeat import Heartbeat
+
+Answer = TypeVar("Answer")
 
 PROGRAM = f"{socket.gethostname()}, process {os.getpid()}, release {VERSION}"
 # Processes find out within this time that a server is away.
@@ -250,11 +254,13 @@ class Worker:
                 return Returned(item, may_have_started=not is_first)
             state: SchemaState | None = None
             try:
-                place = await self._place(item)
+                place = await self._asked(partial(self._databases.place_of, item))
                 scripts = claimed.run.scripts.of(is_attached=place.is_attached)
                 # What the catalog knows and the log does not was replaced: it is not undone.
-                must_be_logged = scripts.undo is not None and await run_results.has_applied(
-                    self._catalog, scripts.undo.run_id, item.tenant_id
+                must_be_logged = scripts.undo is not None and await self._asked(
+                    partial(
+                        run_results.has_applied, self._catalog, scripts.undo.run_id, item.tenant_id
+                    )
                 )
                 state = await self._migrator.migrate(
                     place.url,
@@ -341,11 +347,11 @@ class Worker:
         except DatabaseUnavailable as error:
             _log.warning("server not announced", server=server_name, cause=explain(error))
 
-    async def _place(self, item: RunTenant) -> Place:
-        """Return where a database is; wait for the catalog, which has the URLs of attached ones."""
+    async def _asked(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Return what the catalog answers; wait for it, because no tenant fails for it."""
         while True:
             try:
-                return await self._databases.place_of(item)
+                return await ask()
             except DatabaseUnavailable:
                 if self._in_flight.is_stopping:
                     raise
