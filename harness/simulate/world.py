@@ -72,14 +72,14 @@ class TenantDatabase:
         failures: How many more attempts fail.
         is_fenced: Whether it rejects writes, because it is being moved.
         writers: The processes with a transaction in it.
-        undone: The runs that were undone in it: they apply nothing more.
+        closed: The runs that were undone in it, or have ended: they apply nothing more.
     """
 
     log: list[Entry] = field(default_factory=list)
     failures: int = 0
     is_fenced: bool = False
     writers: list[str] = field(default_factory=list)
-    undone: set[UUID] = field(default_factory=set)
+    closed: set[UUID] = field(default_factory=set)
 
     @property
     def applied(self) -> list[Entry]:
@@ -145,8 +145,8 @@ class World:
     def copy(self, old: str, new: str) -> None:
         """Copy the database of a tenant."""
         found = self.tenants[old]
-        log, undone = list(found.log), set(found.undone)
-        self.tenants[new] = TenantDatabase(log, found.failures, undone=undone)
+        log, closed = list(found.log), set(found.closed)
+        self.tenants[new] = TenantDatabase(log, found.failures, closed=closed)
         self.origins[new] = self.origins.get(old, old)
 
     def position(self, count: int) -> SchemaRevision:
@@ -259,20 +259,25 @@ class WorldMigrator:
         self._process = process
 
     async def migrate(
-        self, url: str, scripts: RunScripts, *, run_id: UUID, **_options: object
+        self,
+        url: str,
+        scripts: RunScripts,
+        *,
+        run_id: UUID,
+        is_first: bool = False,
+        **_options: object,
     ) -> SchemaState:
         """Migrate a database; return its state, with the error if it failed."""
         world, chance = self._world, self._world.chance
         server, _, name = url.partition("/")
         world.started(run_id, name, self._process)
         found, undo = self._found(name), scripts.undo
-        if undo is not None or self._todo(found, run_id, None):
-            # As the lock on the version, which is held until the COMMIT.
-            ends = CLOCK.now + LOCK_SECONDS_MAX
-            while any(map(world.is_alive, found.writers)):
-                if CLOCK.now > ends:
-                    return self._state(found, run_id, undo, TimeoutError())
-                await asyncio.sleep(QUICK_SECONDS)
+        may_be_open = not is_first and run_id not in found.closed
+        if undo is not None or may_be_open or self._todo(found, run_id, None):
+            try:
+                await self._lock(found)
+            except TimeoutError as error:
+                return self._state(found, run_id, undo, error)
         if found.is_fenced:
             raise ServerAway(FENCED)
         with found.writing(self._process):
@@ -283,7 +288,7 @@ class WorldMigrator:
                 raise ServerAway("The connection was closed: the database was dropped.")
             error: Exception | None = None
             todo = self._todo(found, run_id, undo)
-            if run_id in found.undone:
+            if todo and run_id in found.closed:
                 todo, error = [], RunUndone()
             elif todo and found.failures:
                 found.failures -= 1
@@ -291,7 +296,9 @@ class WorldMigrator:
                 todo = todo[: chance.randint(0, len(todo) - 1)]
             found.log += todo
             if undo is not None and (todo or error is None):
-                found.undone.add(undo.run_id)
+                found.closed.add(undo.run_id)
+            if may_be_open and not todo and error is None:
+                found.closed.add(run_id)
             state = self._state(found, run_id, undo, error)
         await asyncio.sleep(chance.random() * QUICK_SECONDS)
         if chance.random() < LOST_ANSWER_SHARE:
@@ -306,6 +313,14 @@ class WorldMigrator:
         await asyncio.sleep(self._world.chance.random() * QUICK_SECONDS)
         self._world.check_server(server)
         return self._state(self._found(name), run_id, undo, None)
+
+    async def _lock(self, found: TenantDatabase) -> None:
+        """Wait for the lock on the version of a database, which is held until the COMMIT."""
+        ends = CLOCK.now + LOCK_SECONDS_MAX
+        while any(map(self._world.is_alive, found.writers)):
+            if CLOCK.now > ends:
+                raise TimeoutError
+            await asyncio.sleep(QUICK_SECONDS)
 
     def _todo(self, found: TenantDatabase, run_id: UUID, undo: Undo | None) -> list[Entry]:
         """Return what a run has to do in a database."""

@@ -9,10 +9,8 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
-from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -44,8 +42,6 @@ from tenantry.migration.streams import Streams
 from tenantry.migration.undo import MovedOn
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.work.heartbeat import Heartbeat
-
-Answer = TypeVar("Answer")
 
 PROGRAM = f"{socket.gethostname()}, process {os.getpid()}, release {VERSION}"
 # Processes find out within this time that a server is away.
@@ -211,8 +207,6 @@ class Worker:
 
     async def _outcome(self, claimed: Claimed, stop_reason: str | None) -> Outcome | Returned:
         run = claimed.run
-        if self.heartbeat.has_lapsed_since(claimed.lapses) and await self._is_lost(claimed.item):
-            return Returned(claimed.item, may_have_started=True)
         if stop_reason is not None:
             return await self._skip(claimed, stop_reason)
         if run.is_planned and not await asyncio.to_thread(run.has_planned_files):
@@ -243,10 +237,9 @@ class Worker:
         return None
 
     async def _migrate(self, claimed: Claimed) -> Outcome | Returned:
-        """Migrate a tenant, or return it to the queue if its server is away, or it was moved."""
+        """Migrate a tenant, or return it to the queue if a server is away, or it was moved."""
         item, outages = claimed.item, self._outages
         started_at, is_first = utc_now(), not claimed.was_held
-        planned_from = (item.planned_from or NOT_READ) if claimed.run.is_planned else None
         while True:
             if outages.is_given_up(item.server_name):
                 return outcomes.failed(item, outages.error(item.server_name), started_at=started_at)
@@ -254,24 +247,10 @@ class Worker:
                 return Returned(item, may_have_started=not is_first)
             state: SchemaState | None = None
             try:
-                place = await self._asked(partial(self._databases.place_of, item))
-                scripts = claimed.run.scripts.of(is_attached=place.is_attached)
-                # What the catalog knows and the log does not was replaced: it is not undone.
-                must_be_logged = scripts.undo is not None and await self._asked(
-                    partial(
-                        run_results.has_applied, self._catalog, scripts.undo.run_id, item.tenant_id
-                    )
-                )
-                state = await self._migrator.migrate(
-                    place.url,
-                    scripts,
-                    run_id=item.run_id,
-                    is_first=is_first,
-                    planned_from=planned_from,
-                    has_files=claimed.run.has_planned_files,
-                    must_be_logged=must_be_logged,
-                )
-                error = state.error
+                attempt = await self._attempt(claimed, is_first=is_first)
+                if isinstance(attempt, Returned):
+                    return attempt
+                state, error = attempt, attempt.error
             except Exception as failed:  # noqa: BLE001 - one bad tenant must not stop the others
                 error = failed
             if isinstance(error, FilesReplaced):
@@ -281,6 +260,35 @@ class Worker:
             if error is None or await outages.judge(item, error) is Verdict.FAILED:
                 return _outcome_of(claimed, state, error, started_at)
             is_first = False
+
+    async def _attempt(self, claimed: Claimed, *, is_first: bool) -> SchemaState | Returned:
+        """Migrate a tenant once, or return it if it is lost, or the catalog does not answer.
+
+        It does not wait for the catalog: the run may be stopped, or the tenant lost, meanwhile.
+        """
+        item, run, catalog = claimed.item, claimed.run, self._catalog
+        try:
+            place = await self._databases.place_of(item)
+            scripts = run.scripts.of(is_attached=place.is_attached)
+            # What the catalog knows and the log does not was replaced: it is not undone.
+            must_be_logged = scripts.undo is not None and await run_results.has_applied(
+                catalog, scripts.undo.run_id, item.tenant_id
+            )
+            if self.heartbeat.has_lapsed_since(claimed.lapses) and await run_claims.is_lost(
+                catalog, item, worker_id=self.heartbeat.worker_id
+            ):
+                return Returned(item, may_have_started=True)
+        except DatabaseUnavailable:
+            return Returned(item, may_have_started=not is_first)
+        return await self._migrator.migrate(
+            place.url,
+            scripts,
+            run_id=item.run_id,
+            is_first=is_first,
+            planned_from=(item.planned_from or NOT_READ) if run.is_planned else None,
+            has_files=run.has_planned_files,
+            must_be_logged=must_be_logged,
+        )
 
     async def _is_lost(self, item: RunTenant) -> bool:
         """Return whether the error of a tenant can be that of a move, which waits for no claim.
@@ -346,16 +354,6 @@ class Worker:
                     await outbox.add(session, catalog.subscribed, [notice], now=utc_now())
         except DatabaseUnavailable as error:
             _log.warning("server not announced", server=server_name, cause=explain(error))
-
-    async def _asked(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Return what the catalog answers; wait for it, because no tenant fails for it."""
-        while True:
-            try:
-                return await ask()
-            except DatabaseUnavailable:
-                if self._in_flight.is_stopping:
-                    raise
-            await asyncio.sleep(POLL_SECONDS)
 
     def _outcomes_written(self, recorded: Recorded) -> None:
         self._follow_up(recorded)

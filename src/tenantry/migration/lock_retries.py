@@ -53,7 +53,7 @@ class NotPlanned(Unavailable):
 
 
 class RunUndone(Unavailable):
-    """The run was undone in this database: start a new run to apply its revisions."""
+    """The run was undone or has ended in this database: start a new run to apply its revisions."""
 
 
 class LogLost(Unavailable):
@@ -173,9 +173,11 @@ class LockRetries:
             state = self._read_state(execution, run_id)
             self._scripts.expected = (execution.dialect, state.revision, state.has_log)
             self._check_planned(state)
-        # What an open transaction has applied cannot be seen. Its COMMIT must not follow the undo
-        # of its run, which therefore executes a script even if it finds nothing to undo.
-        is_closed = self._scripts.undo is None
+        # What an open transaction has applied cannot be seen. It must commit nothing after the undo
+        # of its run, or after another process has ended the tenant in its run with nothing to do.
+        # So these execute a script even if it is empty: it waits, and closes the run there.
+        must_close = self._scripts.undo is not None or self._may_be_open(state, is_first=is_first)
+        is_closed = not must_close
         while not (is_closed and self._scripts.is_done(state)):
             script = self._following or self._scripts.script(execution.dialect, state)
             try:
@@ -184,8 +186,8 @@ class LockRetries:
                 # Who may not write there has not applied anything, so nothing of it is open.
                 if script.applied or not is_write_refused(error):
                     raise
-                is_executed, is_closed = False, True
-            is_closed |= is_executed
+                is_executed = must_close = False
+            is_closed = is_executed or not must_close
             if is_executed and script.applied:
                 # Its rows in the log are committed, so they need not be read again.
                 state = state.after(script.stop, script.applied)
@@ -193,6 +195,10 @@ class LockRetries:
                 state = self._read_state(execution, self._run_id)
                 self._check_planned(state)
         return state
+
+    def _may_be_open(self, state: SchemaState, *, is_first: bool) -> bool:
+        """Return whether an earlier attempt of the run may still be open in the database."""
+        return not is_first and not state.is_closed and self._scripts.streams.has_log
 
     def _check_files(self) -> None:
         if self._has_files is not None and not self._has_files():
@@ -308,7 +314,7 @@ class LockRetries:
             except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
                 self._pause_at_lock(execution, error)
             else:
-                if state.is_undone:
+                if state.is_closed and not self._scripts.is_done(state):
                     raise RunUndone
                 if self._must_be_logged and not state.is_logged:
                     raise LogLost

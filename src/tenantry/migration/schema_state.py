@@ -62,8 +62,8 @@ STAMPED_TABLE, STAMPED_ROW = "stamped table", "stamped row"
 UNDONE = "undone "
 """How the stream of a log entry for an undone revision begins; the run that it is of follows.
 
-One without a revision says that nothing of that run was left to undo. After any of them, a late
-process applies no revision of that run: see `is_open`.
+One without a revision closes that run where nothing was left to do or to undo. After any of them, a
+late process applies no revision of that run: see `is_open`.
 """
 
 
@@ -155,7 +155,7 @@ class SchemaState:
         undoable: The names of the revisions that the undone run has applied and that were not
             undone, in order.
         is_newest: Whether no other run has applied a revision of the user after the first of them.
-        is_undone: Whether the given run was undone there.
+        is_closed: Whether the given run was undone there, or has ended: see `is_open`.
         is_logged: Whether the log has a row of the undone run.
         has_log: Whether the database has the log; always, unless it is attached.
     """
@@ -165,7 +165,7 @@ class SchemaState:
     error: Exception | None = None
     undoable: tuple[str, ...] = ()
     is_newest: bool = True
-    is_undone: bool = False
+    is_closed: bool = False
     is_logged: bool = False
     has_log: bool = True
 
@@ -207,7 +207,7 @@ def find(
     """Return one query for both versions, and for the revisions that a run has applied.
 
     Its rows are ``own`` or ``user``, 0, "" and a version; or ``log``, the position in the log, the
-    stream and the name of a revision; or ``undone`` and the same, if that run was undone; or
+    stream and the name of a revision; or ``closed`` and the same, if that run was closed; or
     ``undo`` and the same, with an empty stream if another run has applied a revision later, or
     ``past`` for the other rows of the run that is undone. Of an attached database there is at
     least one row ``user``, perhaps without a version, and its number is the sum of `HAS_VERSION`
@@ -231,11 +231,11 @@ def find(
             for source, table in tables.items()
         ]
     if run_id is not None:
-        is_undone = log.c.stream == _undone(run_id)
-        source = sa.case((is_undone, "undone"), else_="log")
+        is_closed = log.c.stream == _undone(run_id)
+        source = sa.case((is_closed, "closed"), else_="log")
         is_own = sa.and_(log.c.run_id == run_id, log.c.stream != BEGUN, log.c.revision != "")
         columns = (source, log.c.position, log.c.stream, log.c.revision)
-        parts.append(sa.select(*columns).where(sa.or_(is_own, is_undone)))
+        parts.append(sa.select(*columns).where(sa.or_(is_own, is_closed)))
     if undo is not None:
         stream = sa.case((_is_newest(undo), log.c.stream), else_="")
         source = sa.case((_is_in_effect(undo, log), "undo"), else_="past")
@@ -286,18 +286,17 @@ def check_undoable(undo: Undo, count: int) -> sa.Select[int]:
 
 
 def is_open(run_id: UUID) -> sa.ColumnElement[bool]:
-    """Return the condition that a run was not undone in a database, so that it may change it.
+    """Return the condition that a run is not closed in a database, so that it may change it.
 
     A process of the run can be late: it was paused, or cut off from the catalog, while others have
-    ended the run and undone it.
+    ended its tenant, or the run, and perhaps undone it.
     """
     return ~sa.exists().where(log.c.stream == _undone(run_id)).select_from(log)
 
 
-def mark_undone(run_id: UUID, undo: Undo) -> sa.Insert:
-    """Return the log entry of a run that has found nothing to undo, for `is_open`."""
-    stream = sa.literal(undo.logged_as)
-    return insert_log(run_id, stream, "", is_open(undo.run_id))
+def close_run(run_id: UUID, *, by: UUID) -> sa.Insert:
+    """Return the log entry that closes a run, for `is_open`; *by* is the same run, or its undo."""
+    return insert_log(by, sa.literal(_undone(run_id)), "", is_open(run_id))
 
 
 def _is_in_effect(undo: Undo, entry: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -370,7 +369,7 @@ def state_in(
         [Applied(stream, name) for _, stream, name in logged],
         undoable=tuple(name for _, _, name in undoable),
         is_newest=all(stream for _, stream, _ in undoable),
-        is_undone=any(row[0] == "undone" for row in rows),
+        is_closed=any(row[0] == "closed" for row in rows),
         is_logged=any(row[0] in ("undo", "past") for row in rows),
         has_log=attached_at is None or bool(marks & HAS_LOG),
     )

@@ -37,12 +37,12 @@ from tenantry.migration.schema_state import (
     Undo,
     check_heads,
     check_undoable,
+    close_run,
     exists,
     has_rows,
     insert_log,
     is_open,
     log,
-    mark_undone,
     render,
     user_version_table,
     version,
@@ -95,8 +95,8 @@ class Script:
     A revision with an autocommit block is a separate script.
 
     Args:
-        pending: The revisions from *start* to the head, in order; or none, for an *undo* that has
-            found nothing: it waits for an open transaction of the run, and lets none follow.
+        pending: The revisions from *start* to the head, in order; or none, for a script that waits
+            for an open transaction of the run, or of the run that is undone, and lets none follow.
         types: What the upgrade has created for tables before *start*.
         undo: With *pending* revisions that are undone: what they are.
         has_log: Whether the database has a log. Without it, an attached one gets one.
@@ -165,8 +165,9 @@ class Script:
         # The log follows all of the user's revisions, because it changes what `lastval()` and
         # `last_insert_rowid()` return. The guard of the last version update covers it, too.
         body[-1:-1] = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
-        if self._undo and not body:
-            body = [self._statement(mark_undone(run_id, self._undo))]
+        if not body:
+            closed = self._undo.run_id if self._undo else run_id
+            body = [self._statement(close_run(closed, by=run_id))]
         if not self.is_autocommit:
             settings = map(Statement, timeouts_sql(self.dialect, timeouts.swap_ms))
             lock_timeout = Statement(lock_timeout_sql(timeouts.lock_ms))
