@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -308,6 +308,87 @@ class TestLateStart:
         assert (first.error, second.error) == (None, None)
         assert case.log()[-1:] == [(f"undone {case.run_id.hex}", "")]
         assert [stream for stream, _ in case.log()].count(f"undone {case.run_id.hex}") == 1
+
+
+class TestTakenOver:
+    """A process finds nothing to do where another one was in the middle of the same run."""
+
+    async def test_lets_the_late_process_apply_nothing_after_an_undo_of_another_run(
+        self, case: Case
+    ):
+        other = replace(case, run_id=new_id())
+        assert (await other.migrate()).error is None
+        ended = await case.migrate(is_first=False)
+        assert len((await other.undo()).applied) == 1
+        before = case.dump()
+        late = [await case.migrate(is_first=is_first) for is_first in (True, False)]
+
+        assert (ended.error, ended.applied) == (None, [])
+        assert [type(one.error) for one in late] == [RunUndone, RunUndone]
+        assert case.dump() == before
+
+    async def test_waits_for_an_undo_that_is_open_and_applies_what_that_takes_back(
+        self, case: Case, commit: Commit
+    ):
+        other = replace(case, run_id=new_id())
+        assert (await other.migrate()).error is None
+        scripts = UndoScripts(case.streams(), other.run_id)
+        async with asyncio.TaskGroup() as group:
+            undo = group.create_task(
+                case.migrate(run_id=new_id(), scripts=scripts, has_files=commit.wait)
+            )
+            await commit.reached()
+            ended = group.create_task(case.migrate(is_first=False))
+            assert await still_waits(ended), ended.result()
+            commit.may_follow.set()
+
+        assert (undo.result().error, ended.result().error) == (None, None)
+        assert len(ended.result().applied) == 1
+        assert "note" in raw_sql.tables(case.url)
+
+    @some_kinds
+    async def test_ends_well_when_it_is_taken_over_again(self, case: Case):
+        assert (await case.migrate(run_id=new_id())).error is None
+        ended = [await case.migrate(is_first=False) for _ in range(2)]
+
+        assert [(one.error, one.applied) for one in ended] == [(None, []), (None, [])]
+        assert case.log()[-1:] == [(f"undone {case.run_id.hex}", "")]
+        assert [stream for stream, _ in case.log()].count(f"undone {case.run_id.hex}") == 1
+
+    @some_kinds
+    async def test_is_undone_as_any_other(self, case: Case):
+        """What the late process has applied before is in the log."""
+        assert (await case.migrate()).error is None
+        ended = await case.migrate(is_first=False)
+        undo = await case.undo()
+
+        assert (ended.error, undo.error) == (None, None)
+        assert len(undo.applied) == 1
+        assert "note" not in raw_sql.tables(case.url)
+
+    @some_kinds
+    async def test_writes_nothing_if_none_was_there_before(self, case: Case):
+        assert (await case.migrate(run_id=new_id())).error is None
+        before = case.log()
+        assert (await case.migrate(is_first=True)).error is None
+
+        assert case.log() == before
+
+    async def test_writes_nothing_without_a_log(
+        self, new_database: Callable[[], str], make_migrator: MakeMigrator, folder: AlembicFolder
+    ):
+        folder.add("u1_note", NOTE)
+
+        def streams() -> Streams:
+            user = Stream("user", folder.path)
+            return Streams(NO_STREAM, user, has_log=False, is_attached=True)
+
+        case = Case(make_migrator(DEADLINE_SECONDS), streams, new_database())
+        assert (await case.migrate()).error is None
+        before = raw_sql.tables(case.url)
+        ended = await case.migrate(is_first=False)
+
+        assert (ended.error, ended.applied, raw_sql.tables(case.url)) == (None, [], before)
 
 
 @pytest.mark.slow

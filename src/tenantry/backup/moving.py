@@ -348,8 +348,8 @@ async def _fence(copying: Copying, job: Job, tenant: Tenant, *, wait_seconds: fl
     source = copying.databases.server(tenant.server_name)
     try:
         await source.reject_writes(tenant.database_name, wait_seconds=wait_seconds)
-    finally:  # after an error, the fence can be set
-        is_lost = await lift_if_lost(copying, job)
+    finally:  # after an error, the fence can be set; a second cancellation must not keep it there
+        is_lost = await asyncio.shield(lift_if_lost(copying, job))
     if is_lost:
         raise JobLost
 
