@@ -13,7 +13,8 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
@@ -90,7 +91,7 @@ def _watch(request: Request, handles: Sequence[int]) -> NoReturn:
 
 
 def _become(request: Request, streams: Sequence[int]) -> NoReturn:
-    """Run the program in this process, and end without the clean-up of Python, which takes long."""
+    """Run the program in this process, as its end."""
     for name, handle in enumerate(streams):
         os.dup2(handle, name)
     _close(streams)
@@ -100,9 +101,18 @@ def _become(request: Request, streams: Sequence[int]) -> NoReturn:
     os.chdir(request.folder)
     sys.path[0] = request.folder
     sys.argv = ["", *request.arguments]
+    program = partial(runpy.run_module, request.module, run_name="__main__", alter_sys=True)
+    end_with(program)
+
+
+def end_with(program: Callable[[], object]) -> NoReturn:
+    """Run a program, and end this process without what Python does last.
+
+    Python clears all modules, which costs as much as the program.
+    """
     status: object = 0
     try:
-        runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+        program()
     except SystemExit as error:
         status = error.code
     except BaseException:  # noqa: BLE001 - as Python does

@@ -10,18 +10,18 @@ import os
 import sys
 import tempfile
 import threading
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
 from harness.faults import shim
 from harness.faults.shim import Failing
+from testkit.forking import end_with
 
 IMPORTED = (
     "harness.faults.posting",
@@ -86,28 +86,10 @@ def _serve(requests: int, statuses: int) -> None:
         for line in source:
             pid = os.fork()
             if pid == 0:
-                _end(_run, decoder.decode(line))
+                end_with(partial(_run, decoder.decode(line)))
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             sink.write(f"{status}\n")
             sink.flush()
-
-
-def _end(run: Callable[[Request], None], request: Request) -> NoReturn:
-    """Run a program, and end this process without what Python does last.
-
-    Python takes all that was imported apart, which costs as much as the program, and opens no file.
-    """
-    status: object = 0
-    try:
-        run(request)
-    except SystemExit as error:
-        status = error.code
-    except BaseException:  # noqa: BLE001 - as Python does
-        traceback.print_exc()
-        status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status if isinstance(status, int) else int(status is not None))
 
 
 def _warm_up() -> None:
