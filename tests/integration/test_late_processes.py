@@ -306,8 +306,8 @@ class TestLateStart:
         first, second = await case.undo(), await case.undo()
 
         assert (first.error, second.error) == (None, None)
-        assert case.log()[-1:] == [(f"undone {case.run_id.hex}", "")]
-        assert [stream for stream, _ in case.log()].count(f"undone {case.run_id.hex}") == 1
+        assert case.log()[-1:] == [(f"closed {case.run_id.hex}", "")]
+        assert [stream for stream, _ in case.log()].count(f"closed {case.run_id.hex}") == 1
 
 
 class TestTakenOver:
@@ -352,8 +352,41 @@ class TestTakenOver:
         ended = [await case.migrate(is_first=False) for _ in range(2)]
 
         assert [(one.error, one.applied) for one in ended] == [(None, []), (None, [])]
-        assert case.log()[-1:] == [(f"undone {case.run_id.hex}", "")]
-        assert [stream for stream, _ in case.log()].count(f"undone {case.run_id.hex}") == 1
+        assert case.log()[-1:] == [(f"closed {case.run_id.hex}", str(case.streams().head))]
+        assert [stream for stream, _ in case.log()].count(f"closed {case.run_id.hex}") == 1
+
+    @some_kinds
+    async def test_ends_well_by_two_processes_at_once(self, case: Case, commit: Commit):
+        assert (await case.migrate(run_id=new_id())).error is None
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(case.migrate(is_first=False, has_files=commit.wait))
+            await commit.reached()
+            second = group.create_task(case.migrate(is_first=False))
+            assert await still_waits(second), second.result()
+            commit.may_follow.set()
+
+        assert (first.result().error, second.result().error) == (None, None)
+        assert [stream for stream, _ in case.log()].count(f"closed {case.run_id.hex}") == 1
+
+    @some_kinds
+    async def test_is_continued_by_a_process_with_later_revisions(
+        self, case: Case, folder: AlembicFolder
+    ):
+        assert (await case.migrate(run_id=new_id())).error is None
+        assert (await case.migrate(is_first=False)).error is None
+        folder.add("u2_page", "op.create_table('page', sa.Column('id', sa.Integer))")
+        later = await case.migrate(is_first=False)
+
+        assert (later.error, [one.revision for one in later.applied]) == (None, ["u2_page"])
+
+    @some_kinds
+    async def test_is_closed_by_its_undo_for_these_too(self, case: Case, folder: AlembicFolder):
+        assert (await case.migrate(run_id=new_id())).error is None
+        assert (await case.migrate(is_first=False)).error is None
+        assert (await case.undo()).error is None
+        folder.add("u2_page", "op.create_table('page', sa.Column('id', sa.Integer))")
+
+        assert isinstance((await case.migrate(is_first=False)).error, RunUndone)
 
     @some_kinds
     async def test_is_undone_as_any_other(self, case: Case):
@@ -372,6 +405,15 @@ class TestTakenOver:
         before = case.log()
         assert (await case.migrate(is_first=True)).error is None
 
+        assert case.log() == before
+
+    @some_kinds
+    async def test_writes_nothing_if_that_has_applied_the_last_revision(self, case: Case):
+        assert (await case.migrate()).error is None
+        before = case.log()
+        ended = await case.migrate(is_first=False)
+
+        assert (ended.error, len(ended.applied)) == (None, 1)
         assert case.log() == before
 
     async def test_writes_nothing_without_a_log(

@@ -279,6 +279,7 @@ class Worker:
             ):
                 return Returned(item, may_have_started=True)
         except DatabaseUnavailable:
+            await asyncio.sleep(POLL_SECONDS)
             return Returned(item, may_have_started=not is_first)
         return await self._migrator.migrate(
             place.url,

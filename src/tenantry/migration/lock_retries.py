@@ -174,8 +174,8 @@ class LockRetries:
             self._scripts.expected = (execution.dialect, state.revision, state.has_log)
             self._check_planned(state)
         # What an open transaction has applied cannot be seen. It must commit nothing after the undo
-        # of its run, or after another process has ended the tenant in its run with nothing to do.
-        # So these execute a script even if it is empty: it waits, and closes the run there.
+        # of its run, or after another process has ended the tenant, which is at the head by another
+        # run. So these execute a script even if it is empty: it waits, and closes the run there.
         must_close = self._scripts.undo is not None or self._may_be_open(state, is_first=is_first)
         is_closed = not must_close
         while not (is_closed and self._scripts.is_done(state)):
@@ -194,11 +194,18 @@ class LockRetries:
             else:
                 state = self._read_state(execution, self._run_id)
                 self._check_planned(state)
+                is_closed |= state.is_closed(self._scripts.head())
         return state
 
     def _may_be_open(self, state: SchemaState, *, is_first: bool) -> bool:
-        """Return whether an earlier attempt of the run may still be open in the database."""
-        return not is_first and not state.is_closed and self._scripts.streams.has_log
+        """Return whether an earlier attempt may still apply something, unless the run is closed.
+
+        After the last revision it cannot, unless that is undone, which closes the run.
+        """
+        if is_first or not self._scripts.streams.has_log:
+            return False
+        is_closed = state.is_closed(self._scripts.head())
+        return not is_closed and not self._scripts.has_last(state.applied)
 
     def _check_files(self) -> None:
         if self._has_files is not None and not self._has_files():
@@ -314,7 +321,7 @@ class LockRetries:
             except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
                 self._pause_at_lock(execution, error)
             else:
-                if state.is_closed and not self._scripts.is_done(state):
+                if not self._scripts.is_done(state) and state.is_closed(self._scripts.head()):
                     raise RunUndone
                 if self._must_be_logged and not state.is_logged:
                     raise LogLost

@@ -98,7 +98,7 @@ class Migrator:
         scripts: RunScripts,
         *,
         run_id: UUID,
-        is_first: bool = False,
+        is_first: bool = True,
         planned_from: str | None = None,
         has_files: Callable[[], bool] | None = None,
         must_be_logged: bool = False,

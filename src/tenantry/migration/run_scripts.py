@@ -2,7 +2,7 @@
 
 import copy
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 import sqlalchemy as sa
@@ -121,6 +121,16 @@ class RunScripts:
             BadStream: The directory of revisions cannot be read.
         """
         return state.revision == self.head()
+
+    def has_last(self, applied: Sequence[Applied]) -> bool:
+        """Return whether *applied* has the last revision, if there is any.
+
+        Raises:
+            BadStream: The directory of revisions cannot be read.
+        """
+        with self._lock:
+            last = self.streams.revisions[-1:]
+        return all(Applied(one.stream, one.name) in applied for one in last)
 
     def left(self, state: SchemaState) -> list[Applied]:
         """Return the revisions that the run executes in this state, in order.

@@ -59,12 +59,15 @@ STAMPED_TABLE, STAMPED_ROW = "stamped table", "stamped row"
 """The stream of a log entry for a stamp: in a new version table, or in an empty one."""
 
 
-UNDONE = "undone "
-"""How the stream of a log entry for an undone revision begins; the run that it is of follows.
+UNDONE, CLOSED = "undone ", "closed "
+"""How the stream of a log entry for an undone revision begins, and that for a run that is closed
+where nothing was left to do or to undo; the id of the run follows. The revision of the latter is
+the head at which it is closed, or empty, for each head.
 
-One without a revision closes that run where nothing was left to do or to undo. After any of them, a
-late process applies no revision of that run: see `is_open`.
+After any of them, a late process applies no revision of that run: see `closing.is_open`.
 """
+HEAD_CHARS_MAX = 400
+"""So much of the head is compared, which fits into each log."""
 
 
 class Undo(msgspec.Struct, frozen=True):
@@ -76,11 +79,23 @@ class Undo(msgspec.Struct, frozen=True):
     @property
     def logged_as(self) -> str:
         """The stream of the log entries for the undone revisions."""
-        return _undone(self.run_id)
+        return undone_as(self.run_id)
 
 
-def _undone(run_id: UUID) -> str:
+def undone_as(run_id: UUID) -> str:
+    """Return the stream of the log entries for the undone revisions of a run."""
     return UNDONE + run_id.hex
+
+
+def closed_as(run_id: UUID) -> str:
+    """Return the stream of the log entry that closes a run."""
+    return CLOSED + run_id.hex
+
+
+is_of_revision = sa.and_(
+    log.c.stream != BEGUN, sa.func.substr(log.c.stream, 1, len(CLOSED)) != CLOSED
+)
+"""The condition that a log entry is of a revision that was applied or undone."""
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -127,6 +142,11 @@ class SchemaRevision:
         return cls(own, user if slash else None)
 
 
+def closed_head(head: SchemaRevision) -> str:
+    """Return what the log entry that closes a run at *head* has of that."""
+    return str(head)[:HEAD_CHARS_MAX]
+
+
 class NoVersion(Unavailable):
     """This is not a database of Tenantry: its version table is missing or damaged."""
 
@@ -155,7 +175,7 @@ class SchemaState:
         undoable: The names of the revisions that the undone run has applied and that were not
             undone, in order.
         is_newest: Whether no other run has applied a revision of the user after the first of them.
-        is_closed: Whether the given run was undone there, or has ended: see `is_open`.
+        closed_at: At which heads the given run is closed there; "" is each one.
         is_logged: Whether the log has a row of the undone run.
         has_log: Whether the database has the log; always, unless it is attached.
     """
@@ -165,9 +185,13 @@ class SchemaState:
     error: Exception | None = None
     undoable: tuple[str, ...] = ()
     is_newest: bool = True
-    is_closed: bool = False
+    closed_at: frozenset[str] = frozenset()
     is_logged: bool = False
     has_log: bool = True
+
+    def is_closed(self, head: SchemaRevision) -> bool:
+        """Return whether the run is closed for a process of this head: see `closing.is_open`."""
+        return not self.closed_at.isdisjoint(("", closed_head(head)))
 
     def after(self, revision: SchemaRevision, applied: list[Applied]) -> "SchemaState":
         """Return the state after a script has led to *revision*."""
@@ -231,9 +255,9 @@ def find(
             for source, table in tables.items()
         ]
     if run_id is not None:
-        is_closed = log.c.stream == _undone(run_id)
+        is_closed = log.c.stream.in_([undone_as(run_id), closed_as(run_id)])
         source = sa.case((is_closed, "closed"), else_="log")
-        is_own = sa.and_(log.c.run_id == run_id, log.c.stream != BEGUN, log.c.revision != "")
+        is_own = sa.and_(log.c.run_id == run_id, is_of_revision)
         columns = (source, log.c.position, log.c.stream, log.c.revision)
         parts.append(sa.select(*columns).where(sa.or_(is_own, is_closed)))
     if undo is not None:
@@ -283,20 +307,6 @@ def check_undoable(undo: Undo, count: int) -> sa.Select[int]:
     ours = (log.c.run_id == undo.run_id, _is_in_effect(undo, log), _is_newest(undo))
     number = sa.select(sa.func.count().label("number")).where(*ours).subquery()
     return sa.select(number.c.number).where(number.c.number == count)
-
-
-def is_open(run_id: UUID) -> sa.ColumnElement[bool]:
-    """Return the condition that a run is not closed in a database, so that it may change it.
-
-    A process of the run can be late: it was paused, or cut off from the catalog, while others have
-    ended its tenant, or the run, and perhaps undone it.
-    """
-    return ~sa.exists().where(log.c.stream == _undone(run_id)).select_from(log)
-
-
-def close_run(run_id: UUID, *, by: UUID) -> sa.Insert:
-    """Return the log entry that closes a run, for `is_open`; *by* is the same run, or its undo."""
-    return insert_log(by, sa.literal(_undone(run_id)), "", is_open(run_id))
 
 
 def _is_in_effect(undo: Undo, entry: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -369,7 +379,9 @@ def state_in(
         [Applied(stream, name) for _, stream, name in logged],
         undoable=tuple(name for _, _, name in undoable),
         is_newest=all(stream for _, stream, _ in undoable),
-        is_closed=any(row[0] == "closed" for row in rows),
+        closed_at=frozenset(
+            row[3] if row[2].startswith(CLOSED) else "" for row in rows if row[0] == "closed"
+        ),
         is_logged=any(row[0] in ("undo", "past") for row in rows),
         has_log=attached_at is None or bool(marks & HAS_LOG),
     )

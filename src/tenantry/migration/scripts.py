@@ -24,6 +24,7 @@ from sqlalchemy.sql.base import Executable
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.bootstrap import BOOTSTRAP_LOCK, check_length, class_of, create_log
+from tenantry.migration.closing import close_run, is_open
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.lock_timeouts import LockTimeouts, lock_timeout_sql, timeouts_sql
 from tenantry.migration.recorder import Recording, Unrecorded, named_type_of
@@ -37,11 +38,9 @@ from tenantry.migration.schema_state import (
     Undo,
     check_heads,
     check_undoable,
-    close_run,
     exists,
     has_rows,
     insert_log,
-    is_open,
     log,
     render,
     user_version_table,
@@ -126,6 +125,7 @@ class Script:
         checks = [check_undoable(undo, len(pending))] if undo and pending else []
         self._log_checks = [self._statement(one, guard=SchemaMoved) for one in checks]
         self._undo = undo
+        self._head = streams.head
         self._streams = streams
         self._start = start
         self._parts: list[tuple[Revision, Recording]] = []
@@ -166,8 +166,8 @@ class Script:
         # `last_insert_rowid()` return. The guard of the last version update covers it, too.
         body[-1:-1] = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
         if not body:
-            closed = self._undo.run_id if self._undo else run_id
-            body = [self._statement(close_run(closed, by=run_id))]
+            closed = (self._undo.run_id, None) if self._undo else (run_id, self._head)
+            body = [self._statement(close_run(*closed, by=run_id))]
         if not self.is_autocommit:
             settings = map(Statement, timeouts_sql(self.dialect, timeouts.swap_ms))
             lock_timeout = Statement(lock_timeout_sql(timeouts.lock_ms))
@@ -354,7 +354,7 @@ class Script:
             has_log = not self._log_creation or is_locked is self.is_autocommit
             also = sa.and_(also, found if has_log else ~found)
         if has_log:
-            also = sa.and_(also, is_open(run_id))
+            also = sa.and_(also, is_open(run_id, self._head))
         if is_locked:
             return check_heads(self._user, heads, also)
         if not heads:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tenantry.db.statements import Statement
 from tenantry.db.types import sql_function
-from tenantry.migration.schema_state import BEGUN, log
+from tenantry.migration.schema_state import is_of_revision, log
 from tenantry.tenant.blog import drafted, due
 from tenantry.tenant.blog.drafted import Reads
 from tenantry.tenant.databases import WRITABLE_FROM, TenantDatabase, has_revision
@@ -126,7 +126,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 _ENTRIES = Statement(
     sa.select(log.c.stream, log.c.revision, log.c.run_id, log.c.applied_at)
-    .where(log.c.stream != BEGUN, log.c.revision != "")
+    .where(is_of_revision)
     .order_by(log.c.position.desc())
     .limit(LOG_LINES_MAX),
     LogEntry,
