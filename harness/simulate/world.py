@@ -272,7 +272,9 @@ class WorldMigrator:
         server, _, name = url.partition("/")
         world.started(run_id, name, self._process)
         found, undo = self._found(name), scripts.undo
-        may_be_open = not is_first and run_id not in found.closed
+        # As `LockRetries._may_be_open`: after the last revision, nothing is left to do.
+        has_last = Entry(run_id, len(world.revisions) - 1) in found.log
+        may_be_open = not is_first and run_id not in found.closed and not has_last
         if undo is not None or may_be_open or self._todo(found, run_id, None):
             try:
                 await self._lock(found)
