@@ -403,6 +403,7 @@ class History:
         self._store.out_until = 0.0
         self._store.cut_until.clear()
         self._world.away_until.clear()
+        self._world.refuses = False
         if not self._living():
             self.start_process()
 

@@ -115,6 +115,7 @@ class World:
         origins: The names of the databases of moved tenants, each with that of its first one.
         is_alive: Whether a process was not killed: what that had open is rolled back.
         received: The ids of the notifications that their target has received.
+        refuses: Whether that refuses some; each refusal doubles the pause before the next attempt.
     """
 
     chance: random.Random
@@ -133,6 +134,7 @@ class World:
     origins: dict[str, str] = field(default_factory=dict)
     is_alive: Callable[[str], bool] = lambda _: True
     received: set[str] = field(default_factory=set)
+    refuses: bool = True
 
     @property
     def _ids(self) -> list[str]:
@@ -167,10 +169,10 @@ class World:
     ) -> int:
         """Receive a notification as its target does, slowly, and not always; return the status."""
         await asyncio.sleep(self.chance.random() * RECEIVE_SECONDS)
-        if self.chance.random() < REFUSED_SHARE:
+        if self.chance.random() < REFUSED_SHARE and self.refuses:
             return 503
         self.received.add(UUID(headers["webhook-id"]).hex)
-        if self.chance.random() < LOST_ANSWER_SHARE:
+        if self.chance.random() < LOST_ANSWER_SHARE and self.refuses:
             raise TimeoutError
         return 204
 
