@@ -30,7 +30,7 @@ from testkit.request_samples import PASSWORD
 SOURCE = str(Path(tenantry.__file__).parent)
 EMAIL = "ada@acme.example"
 ADMIN = "root@tenantry.example"
-TRIES = 10
+TRIES = 25
 
 
 @dataclass

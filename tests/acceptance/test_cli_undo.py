@@ -39,6 +39,6 @@ class TestCommand:
         assert f"tenantry migrate undo {run_id} --plan" in dry.stderr
         assert result.status == 0
         assert twice.status == 2
-        assert "nothing to undo" in twice.stderr
+        assert "No active, writable and selected tenant" in twice.stderr
         assert "undoes" in shown.stdout
         assert run_id in shown.stdout
