@@ -380,6 +380,24 @@ class TestTakenOver:
         assert (later.error, [one.revision for one in later.applied]) == (None, ["u2_page"])
 
     @some_kinds
+    async def test_with_later_revisions_closes_it_for_the_late_process(
+        self, case: Case, folder: AlembicFolder
+    ):
+        earlier = RunScripts(case.streams())
+        assert earlier.head() == case.streams().head  # it has read the files
+        page = "op.create_table('page', sa.Column('id', sa.Integer))"
+        folder.add("u2_page", page, undo="op.drop_table('page')")
+        later = replace(case, run_id=new_id())
+        assert (await later.migrate()).error is None
+        assert (await case.migrate(is_first=False)).error is None
+        assert len((await later.undo()).applied) == 2
+        before = case.dump()
+        late = await case.migrate(scripts=earlier)
+
+        assert isinstance(late.error, RunUndone)
+        assert case.dump() == before
+
+    @some_kinds
     async def test_is_closed_by_its_undo_for_these_too(self, case: Case, folder: AlembicFolder):
         assert (await case.migrate(run_id=new_id())).error is None
         assert (await case.migrate(is_first=False)).error is None

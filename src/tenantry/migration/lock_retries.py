@@ -194,7 +194,7 @@ class LockRetries:
             else:
                 state = self._read_state(execution, self._run_id)
                 self._check_planned(state)
-                is_closed |= state.is_closed(self._scripts.head())
+                is_closed |= self._scripts.is_closed(state)
         return state
 
     def _may_be_open(self, state: SchemaState, *, is_first: bool) -> bool:
@@ -204,8 +204,7 @@ class LockRetries:
         """
         if is_first or not self._scripts.streams.has_log:
             return False
-        is_closed = state.is_closed(self._scripts.head())
-        return not is_closed and not self._scripts.has_last(state.applied)
+        return not self._scripts.is_closed(state) and not self._scripts.has_last(state.applied)
 
     def _check_files(self) -> None:
         if self._has_files is not None and not self._has_files():
@@ -321,7 +320,7 @@ class LockRetries:
             except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
                 self._pause_at_lock(execution, error)
             else:
-                if not self._scripts.is_done(state) and state.is_closed(self._scripts.head()):
+                if not self._scripts.is_done(state) and self._scripts.is_closed(state):
                     raise RunUndone
                 if self._must_be_logged and not state.is_logged:
                     raise LogLost

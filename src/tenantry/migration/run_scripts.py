@@ -16,7 +16,13 @@ from tenantry.migration.recorder import (
     named_type_of,
 )
 from tenantry.migration.revisions import Revision
-from tenantry.migration.schema_state import Applied, SchemaRevision, SchemaState, Undo
+from tenantry.migration.schema_state import (
+    Applied,
+    SchemaRevision,
+    SchemaState,
+    Undo,
+    closed_head,
+)
 from tenantry.migration.scripts import Script
 from tenantry.migration.statements import TypeName
 from tenantry.migration.streams import BadStream, Streams
@@ -45,7 +51,8 @@ class RunScripts:
         self.expected: tuple[sa.Dialect, SchemaRevision, bool] | None = None
         self._lock = threading.Lock()  # one thread reads and records, the others wait
         self._scripts: dict[
-            tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...] | None, bool], Script
+            tuple[sa.Dialect, SchemaRevision, tuple[Revision, ...] | None, bool, frozenset[str]],
+            Script,
         ] = {}
         self._examined: dict[tuple[sa.Dialect, Revision], tuple[Recording, str | None]] = {}
         self._signature: Signature | None = None
@@ -122,6 +129,17 @@ class RunScripts:
         """
         return state.revision == self.head()
 
+    def is_closed(self, state: SchemaState) -> bool:
+        """Return whether the run is closed in a database, for a process with these revisions.
+
+        One with later revisions continues a run that was closed at an earlier head.
+
+        Raises:
+            BadStream: The directory of revisions cannot be read.
+        """
+        head = closed_head(self.head())
+        return any(at in ("", head) or not self.have(at) for at in state.closed_at)
+
     def has_last(self, applied: Sequence[Applied]) -> bool:
         """Return whether *applied* has the last revision, if there is any.
 
@@ -146,7 +164,10 @@ class RunScripts:
         Raises:
             BadStream, UnknownRevision: There is no script in this state, or none after it.
         """
-        return self.get(dialect, state.revision, has_log=state.has_log)
+        with self._lock:
+            return self._get(
+                dialect, state.revision, has_log=state.has_log, reopened=state.closed_at
+            )
 
     def pending(self, start: SchemaRevision) -> list[Applied]:
         """Return the revisions from *start* to the head, in order.
@@ -173,9 +194,10 @@ class RunScripts:
         rest: tuple[Revision, ...] | None = None,
         *,
         has_log: bool = True,
+        reopened: frozenset[str] = frozenset(),
     ) -> Script:
         """Return the script of *rest*; without it, of the revisions from *start* to the head."""
-        key = (dialect, start, rest, has_log)
+        key = (dialect, start, rest, has_log, reopened)
         if key not in self._scripts:
             types = self._types_before(dialect, start) if self._is_of_template else frozenset()
             pending = self.streams.pending(start) if rest is None else rest
@@ -188,9 +210,10 @@ class RunScripts:
                 types=types,
                 undo=self.undo,
                 has_log=has_log,
+                reopened=reopened,
             )
             if script.rest:  # now: or this one would be applied, and the next fail
-                script.following = self._get(dialect, script.stop, script.rest)
+                script.following = self._get(dialect, script.stop, script.rest, reopened=reopened)
             self._scripts[key] = script
         return self._scripts[key]
 

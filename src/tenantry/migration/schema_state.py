@@ -67,7 +67,7 @@ the head at which it is closed, or empty, for each head.
 After any of them, a late process applies no revision of that run: see `closing.is_open`.
 """
 HEAD_CHARS_MAX = 400
-"""So much of the head is compared, which fits into each log."""
+"""So much of the head fits into each log. What is cut is an unknown head: for each process."""
 
 
 class Undo(msgspec.Struct, frozen=True):
@@ -188,10 +188,6 @@ class SchemaState:
     closed_at: frozenset[str] = frozenset()
     is_logged: bool = False
     has_log: bool = True
-
-    def is_closed(self, head: SchemaRevision) -> bool:
-        """Return whether the run is closed for a process of this head: see `closing.is_open`."""
-        return not self.closed_at.isdisjoint(("", closed_head(head)))
 
     def after(self, revision: SchemaRevision, applied: list[Applied]) -> "SchemaState":
         """Return the state after a script has led to *revision*."""

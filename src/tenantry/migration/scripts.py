@@ -99,6 +99,7 @@ class Script:
         types: What the upgrade has created for tables before *start*.
         undo: With *pending* revisions that are undone: what they are.
         has_log: Whether the database has a log. Without it, an attached one gets one.
+        reopened: See `closing.is_open`.
 
     Attributes:
         stop: The revision of the database after the script.
@@ -118,6 +119,7 @@ class Script:
         types: frozenset[TypeName] = frozenset(),
         undo: Undo | None = None,
         has_log: bool = True,
+        reopened: frozenset[str] = frozenset(),
     ) -> None:
         self.dialect = dialect
         # Of an attached database, under its mutex.
@@ -125,7 +127,7 @@ class Script:
         checks = [check_undoable(undo, len(pending))] if undo and pending else []
         self._log_checks = [self._statement(one, guard=SchemaMoved) for one in checks]
         self._undo = undo
-        self._head = streams.head
+        self._reopened = reopened
         self._streams = streams
         self._start = start
         self._parts: list[tuple[Revision, Recording]] = []
@@ -166,7 +168,7 @@ class Script:
         # `last_insert_rowid()` return. The guard of the last version update covers it, too.
         body[-1:-1] = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
         if not body:
-            closed = (self._undo.run_id, None) if self._undo else (run_id, self._head)
+            closed = (self._undo.run_id, None) if self._undo else (run_id, self._streams.head)
             body = [self._statement(close_run(*closed, by=run_id))]
         if not self.is_autocommit:
             settings = map(Statement, timeouts_sql(self.dialect, timeouts.swap_ms))
@@ -354,7 +356,7 @@ class Script:
             has_log = not self._log_creation or is_locked is self.is_autocommit
             also = sa.and_(also, found if has_log else ~found)
         if has_log:
-            also = sa.and_(also, is_open(run_id, self._head))
+            also = sa.and_(also, is_open(run_id, self._reopened))
         if is_locked:
             return check_heads(self._user, heads, also)
         if not heads:
