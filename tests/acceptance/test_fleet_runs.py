@@ -329,6 +329,24 @@ class TestKills:
             assert len(applied) == len(set(applied)) == 5
             assert raw_sql.rows(url, "SELECT count(*) FROM customer") == [(2,)]
 
+    def test_are_undone_after_the_run_was_cancelled(self, fleet: Fleet):
+        urls = fleet.add(*(f"d{number}" for number in range(8)))
+        first = fleet.migrate()
+        add_slow(fleet, 1)
+        with running(fleet.project.folder, "fleet", "migrate", "--urls", "databases.txt") as killed:
+            while not any(version(url) == [("a5",)] for url in urls.values()):
+                time.sleep(0.05)
+            killed.process.kill()
+        shown = fleet("history", "--json", has_list=False).data
+        [run_id] = {one["id"] for one in shown["items"]} - {first["runId"]}
+
+        assert fleet("undo", run_id).status == 2
+        assert fleet("cancel", run_id, has_list=False).status == 0
+        undone = fleet("undo", run_id, "--json")
+
+        assert undone.status == 0, undone.stderr
+        assert {version(url)[0] for url in urls.values()} == {("a4",)}
+
     @on_postgresql
     @pytest.mark.timeout(300)
     def test_of_one_of_two_machines_leave_the_rest_to_the_other(self, fleet: Fleet):

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from uuid import UUID
 
+from tenantry.catalog import runs
 from tenantry.catalog.runs import RunContinues
 from tenantry.cli import session
 from tenantry.cli.printing import output
@@ -13,6 +14,9 @@ from tenantry.cli.serving import signals
 from tenantry.cli.session import RunServices
 from tenantry.fleet.run_options import RunOptions
 from tenantry.migration.run_scripts import RunScripts
+
+STOP_SECONDS_MAX, STOP_POLL_SECONDS = 15.0, 0.2
+"""A killed process is noticed after `workers.SILENCE_MS`."""
 
 
 async def check_revisions(services: RunServices) -> None:
@@ -83,6 +87,22 @@ async def resume(services: RunServices, run_id: UUID, *, wave: int) -> Found:
         return run_id
 
     return await _work_on(services, begin)
+
+
+async def until_stopped(services: RunServices, run_id: UUID) -> None:
+    """Work on a run that is to stop until it has ended, for up to `STOP_SECONDS_MAX`.
+
+    Its process may have been killed, and a fleet has no other one.
+
+    Raises:
+        MigrationRunNotFound: There is no run with this id.
+        DatabaseUnavailable: The catalog cannot be reached.
+    """
+    for _ in range(int(STOP_SECONDS_MAX / STOP_POLL_SECONDS)):
+        run = await runs.get(services.catalog, run_id)
+        if run.stop_reason is None or run.finished_at is not None:
+            return
+        await asyncio.sleep(STOP_POLL_SECONDS)
 
 
 async def _work_on(services: RunServices, begin: Callable[[], Awaitable[UUID]]) -> Found:

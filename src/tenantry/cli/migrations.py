@@ -200,10 +200,13 @@ def _run_to_the_end(
         async with session.working() as services:
             process.settle()
             catalog = services.catalog
+            options = await choose(catalog)
+            if options.undoes is not None:
+                await migrating.until_stopped(services, options.undoes)
             return await migrating.migrate_all(
                 services,
                 triggered_by=session.starter() or await _admin(catalog, by),
-                options=await choose(catalog),
+                options=options,
                 plan_id=None if plan is None else read_id(plan, PlanNotFound),
                 passed_only=passed_only,
             )
