@@ -578,7 +578,7 @@ class TestReindex:
         with psycopg.connect(tenant_url) as holder:
             holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             holder.execute("SELECT * FROM note")  # an old snapshot, which it waits for
-            failed = await make_migrator(2.0).migrate(
+            failed = await make_migrator(8.0).migrate(
                 tenant_url, RunScripts(rig.streams()), run_id=new_id()
             )
         left = raw_sql.rows(tenant_url, invalid)
