@@ -253,6 +253,7 @@ class Checks:
             _expect(job_id.hex in rows.jobs, "a confirmed job is not there")
         tenants = list(self._store.engine.read(_TENANTS))
         places = {one: name for one, name, _ in tenants}
+        _expect(set(places.values()) == self._world.tenants.keys(), "a tenant lost its database")
         for item in rows.items.values():
             self._check_outcome(item, places[item.tenant])
         done = {one.id for one in rows.jobs.values() if one.state in ("done", "kept")}
@@ -265,7 +266,6 @@ class Checks:
         left = world.databases - kept - moved
         _expect(kept | moved <= world.databases, "databases of jobs were lost")
         _expect(left <= unowned, "databases of jobs are left")
-        _expect(set(places.values()) == self._world.tenants.keys(), "a tenant lost its database")
         read_only = [name for _, name, is_read_only in tenants if is_read_only]
         fenced = [name for name, one in self._world.tenants.items() if one.is_fenced]
         _expect(not read_only and not fenced, "a tenant is read-only after its move")
