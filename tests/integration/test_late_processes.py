@@ -313,6 +313,20 @@ class TestLateStart:
         assert [stream for stream, _ in case.log()].count(f"closed {case.run_id.hex}") == 1
 
 
+class TestOlderRelease:
+    @some_kinds
+    async def test_has_closed_a_run_as_undone_without_a_revision(self, case: Case):
+        undo_id = new_id()
+        scripts = UndoScripts(case.streams(), case.run_id)
+        assert (await case.migrate(run_id=undo_id, scripts=scripts)).error is None
+        older = f"UPDATE tenantry_migration_log SET stream = 'undone {case.run_id.hex}'"
+        raw_sql.run(case.url, f"{older} WHERE stream LIKE 'closed %'")
+        found = await case.migrator.read_state(case.url, case.streams(), run_id=undo_id)
+
+        assert found.applied == []
+        assert isinstance((await case.migrate()).error, RunUndone)
+
+
 class TestTakenOver:
     """A process finds nothing to do where another one was in the middle of the same run."""
 

@@ -264,7 +264,7 @@ class Worker:
     async def _attempt(self, claimed: Claimed, *, is_first: bool) -> SchemaState | Returned:
         """Migrate a tenant once, or return it if it is lost, or the catalog does not answer.
 
-        It does not wait for the catalog: the run may be stopped, or the tenant lost, meanwhile.
+        It does not wait for the catalog: until that answers, the run may be stopped.
         """
         item, run, catalog = claimed.item, claimed.run, self._catalog
         try:

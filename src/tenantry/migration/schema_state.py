@@ -93,7 +93,9 @@ def closed_as(run_id: UUID) -> str:
 
 
 is_of_revision = sa.and_(
-    log.c.stream != BEGUN, sa.func.substr(log.c.stream, 1, len(CLOSED)) != CLOSED
+    log.c.stream != BEGUN,
+    log.c.revision != "",  # an older release closed a run as undone, without a revision
+    sa.func.substr(log.c.stream, 1, len(CLOSED)) != CLOSED,
 )
 """The condition that a log entry is of a revision that was applied or undone."""
 

@@ -289,8 +289,9 @@ class Script:
         swap = swap.where(own == self._start.own, has_rows(version, 1))
         if self._postgres:
             swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK))
-        is_empty = not self._parts and self._start.heads  # an undo could have been open
-        if self._start.user == self.stop.user and not is_empty:
+        # Without revisions, it has perhaps waited for an undo: then the version has changed.
+        needs_check = self._start.heads if not self._parts else self._start.user != self.stop.user
+        if not needs_check:
             return [self._statement(swap, guard=SchemaMoved)]
         at = self._is_at_start(self._is_ours, run_id)
         # On PostgreSQL one guard covers both, so they can share a message.
