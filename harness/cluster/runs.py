@@ -50,7 +50,7 @@ STATE_SQL = """
 SELECT (SELECT a FROM counted), (SELECT b FROM counted),
     (SELECT count(*) FROM information_schema.columns
         WHERE table_name = 'counted' AND column_name LIKE 'c%'),
-    (SELECT count(*) FILTER (WHERE stream = 'user') - count(*) FILTER (WHERE stream <> 'user')
+    (SELECT count(*) FILTER (WHERE stream = 'user') - count(*) FILTER (WHERE stream LIKE 'undone %')
         FROM tenantry_migration_log WHERE revision LIKE 'r%'),
     (SELECT version_num FROM alembic_version)
 """

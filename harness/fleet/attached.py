@@ -16,6 +16,7 @@ import psycopg
 
 from harness.fleet.states import LOG
 from tenantry.db.urls import sqlite_path
+from tenantry.migration.schema_state import CLOSED
 from testkit.postgres import create_database
 from testkit.raw_sql import columns, connected
 
@@ -190,7 +191,9 @@ def _read(url: str) -> Steps:
         if not versions:
             return Steps(None)
         marks = query("SELECT number FROM mark ORDER BY number")
-        logged = query(f"SELECT revision FROM {LOG} ORDER BY position")
+        # The entry that closes the run of a killed command is of no revision.
+        applied = f"SELECT revision FROM {LOG} WHERE stream NOT LIKE '{CLOSED}%'"
+        logged = query(f"{applied} ORDER BY position")
     return Steps(
         ",".join(name for (name,) in versions),
         [number for (number,) in marks],

@@ -421,7 +421,10 @@ class Interleaving:
 
 def _applied(url: str, run_id: str | None) -> list[str]:
     """Return the revisions that a run has applied, in order."""
-    sql = "SELECT revision, run_id FROM tenantry_migration_log ORDER BY position"
+    sql = """
+        SELECT revision, run_id FROM tenantry_migration_log
+        WHERE stream NOT LIKE 'closed %' ORDER BY position
+    """
     found = raw_sql.rows(url, sql)
     return [name for name, of in found if run_id and UUID(str(of)) == UUID(run_id)]
 
