@@ -4,8 +4,10 @@ import ctypes
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -14,6 +16,9 @@ LENGTH_SECONDS_MAX = 60
 LONGER = 1.05
 NETWORK_NAMESPACE = 0x40000000  # CLONE_NEWNET
 
+# The start of a process also reads the exit status of those that have ended, and it can be read
+# once: of two threads that do it at the same time, one would see 255.
+_polls = threading.Lock()
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
@@ -43,7 +48,8 @@ def start_command(
     process = _context.Process(
         target=_run, args=(dict(environment), str(folder), arguments, network), daemon=False
     )
-    process.start()
+    with _polls:
+        process.start()
     return process
 
 
@@ -82,12 +88,12 @@ def next_length(length: float, took: float | None) -> float:
 
 def end_command(process: ForkServerProcess, seconds: float = LENGTH_SECONDS_MAX) -> int | None:
     """Return the exit status of a process; None if it is killed, after *seconds*."""
-    process.join(seconds)
-    if process.exitcode is None:
+    if not wait([process.sentinel], seconds):
         process.kill()
-        process.join()
+        wait([process.sentinel])
         return None
-    return process.exitcode
+    with _polls:
+        return process.exitcode
 
 
 def _run(
