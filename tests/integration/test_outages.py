@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +143,17 @@ async def changed(raw: str, *statements: str) -> None:
     async with await psycopg.AsyncConnection.connect(raw, autocommit=True) as connection:
         for statement in statements:
             await connection.execute(statement)  # type: ignore[arg-type]
+
+
+async def cut(raw: str, databases: Sequence[str]) -> set[str]:
+    """End the connections of migrations to some databases, and return those that had one."""
+    sql = """
+        SELECT datname, pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name = 'tenantry-migrate' AND datname = ANY(%s)
+    """
+    async with await psycopg.AsyncConnection.connect(raw, autocommit=True) as connection:
+        ended = await connection.execute(sql, [[*databases]])
+        return {name for name, _ in await ended.fetchall()}
 
 
 async def waited_for(fleet: Fleet, run_id: UUID, server: str = "default") -> None:
@@ -376,16 +388,15 @@ class TestTenant:
         async with fleet_of(new_settings(), folder, 6) as fleet:
             run_id = await fleet.begin()
             ended = asyncio.create_task(fleet.services.fleet.wait(run_id))
+            uncut = {tenant.database_name for tenant in fleet.tenants}
             while not ended.done():
-                await changed(
-                    away.url,
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE application_name = 'tenantry-migrate' AND random() < 0.3",
-                )
-                await asyncio.sleep(0.05)
+                chosen = [name for name in uncut if random.random() < 0.3]  # noqa: S311
+                uncut -= await cut(away.url, chosen)
+                await asyncio.sleep(0.005)
             run = await ended
             applied = {item.applied for item in await fleet.items(run_id)}
 
+        assert len(uncut) < len(fleet.tenants)
         assert (run.success_count, run.failed_count, applied) == (6, 0, {"u1_create_notes"})
 
     async def test_that_waits_is_not_attempted_when_the_run_is_cancelled(
