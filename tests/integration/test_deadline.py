@@ -16,12 +16,17 @@ from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import MakeMigrator, Rig
 from tests.integration.engines import on_postgresql
+from tests.integration.gates import Gate
 from tests.own_time import own_seconds
 
 DEADLINE_SECONDS = 1.5
 # A busy machine is late; a deadline that is not kept never ends.
 LATE_SECONDS_MAX = 5.0
 BYTES_MAX = 65_536
+AWAITED = (
+    "The database did not answer in time: another migration of it has not ended, or its process "
+    "is frozen."
+)
 CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer))"
 # Bytes that a client sends in each step.
 MOMENTS = {
@@ -99,6 +104,32 @@ def _migrate(rig: Rig, make_migrator: MakeMigrator) -> Callable[[str], "asyncio.
     return lambda url: asyncio.ensure_future(migrate(url))
 
 
+class TestAnotherMigration:
+    async def test_that_does_not_end_is_named(
+        self,
+        tenant_url: str,
+        gate: Gate,
+        rig: Rig,
+        migrate: Callable[[str], "asyncio.Future[Outcome]"],
+    ):
+        gate.build()
+        frozen = asyncio.create_task(rig.migrate(tenant_url))
+        await gate.reached(1)
+
+        done, took = await migrate(tenant_url)
+        gate.open()
+
+        assert explain(_error_of(done)) == AWAITED
+        assert took < DEADLINE_SECONDS + LATE_SECONDS_MAX
+        assert (await frozen).error is None
+
+
+def _error_of(done: SchemaState | Exception) -> Exception:
+    error = done.error if isinstance(done, SchemaState) else done
+    assert error is not None
+    return error
+
+
 @on_postgresql
 class TestDeadline:
     @pytest.mark.slow
@@ -115,9 +146,8 @@ class TestDeadline:
         async with silenced(tenant_url, MOMENTS[moment]) as url:
             done, took = await migrate(url)
 
-        error = done.error if isinstance(done, SchemaState) else done
-        assert error is not None
-        assert explain(error) == "The database did not answer in time."
+        said = AWAITED if moment == "the swap" else "The database did not answer in time."
+        assert explain(_error_of(done)) == said
         assert took < DEADLINE_SECONDS + LATE_SECONDS_MAX
         assert "note" not in raw_sql.tables(tenant_url)
 

@@ -51,6 +51,7 @@ _IN_BLOCK = "inside a transaction block"
 _USE_BLOCK = (
     ": use `autocommit_block()` (SQL: `-- tenantry: no-transaction`) in a separate revision"
 )
+_AWAITED = ": another migration of it has not ended, or its process is frozen"
 _TO_CREATE = "permission denied to create database"
 # A retry may succeed: lock timeout, deadlock, serialization failure.
 _LOCK_STATES = ("55P03", "40")
@@ -107,6 +108,11 @@ zone
 PLACEHOLDER = "…"
 # Several names with punctuation between them are one placeholder: `main.note`, `a, b`.
 _REPEATED = re.compile(rf"{PLACEHOLDER}(?:[^\w{PLACEHOLDER}]*{PLACEHOLDER})+")
+
+
+class LockAwaited(TimeoutError):
+    """The deadline has passed while a migration waited for the lock of another one."""
+
 
 # Their messages are the same for every cause.
 OF_ANY_CAUSE = (DatabaseUnavailable, ServerAway)
@@ -276,7 +282,8 @@ def _explain_cause(cause: BaseException, revision: str | None, mask: Mask) -> st
 def _explain_client(error: BaseException, revision: str | None, mask: Mask) -> str:
     """Explain an error that was not sent by the server."""
     if isinstance(error, TimeoutError):
-        return "The database did not answer in time."
+        why = _AWAITED if isinstance(error, LockAwaited) else ""
+        return f"The database did not answer in time{why}."
     because = ""
     if found := outage_errors.reason_of(
         error, names_file=not revision and mask is not _without_names

@@ -253,6 +253,8 @@ class Execution(ABC):
     ) -> None:
         for step in steps:
             self.guard.check_stopped()
+            # These take the lock of a migration, or change what it has locked already.
+            self.guard.awaits_other = step.revision is None and step.guard is SchemaMoved
             with self.guard.watching(step):
                 if isinstance(step, Statement):
                     _send_statement(raw, step)

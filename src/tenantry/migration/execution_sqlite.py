@@ -131,9 +131,11 @@ class SqliteExecution(Execution):
         path = f"{self._path}{LOCK_SUFFIX}"
         ends = monotonic_seconds() + wait_ms / 1000
         while (handle := _try_lock(path)) is None:
+            self.guard.awaits_other = True
             if monotonic_seconds() > ends:
                 raise TimeoutError
             self.guard.sleep(backoff_seconds(LOCK_POLL_SECONDS))
+        self.guard.awaits_other = False
         try:
             yield
         finally:

@@ -69,13 +69,14 @@ class Guard:
         is_watching: Whether a revision is running.
         is_in_block: Whether it is in an autocommit block, where it can have a transaction.
         is_final: Whether it has sent what this run must not repeat.
+        awaits_other: Whether the work waits until another migration of the database has ended.
         stop: Set by another thread when nothing more may be sent.
         before_commit: Called before the COMMIT; raises an error if there must be none.
     """
 
     def __init__(self) -> None:
         self.rehearses = False
-        self.is_watching = self.is_in_block = self.is_final = False
+        self.is_watching = self.is_in_block = self.is_final = self.awaits_other = False
         self.stop = Stop()
         self.before_commit: Callable[[], None] | None = None
         self._refusal: Exception | None = None

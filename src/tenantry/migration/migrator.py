@@ -23,6 +23,7 @@ from tenantry.migration.bootstrap import (
     write_stamp,
     write_version,
 )
+from tenantry.migration.errors import LockAwaited
 from tenantry.migration.execution import Execution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.lock_retries import LOCK_PAUSE_SECONDS_MAX, Inspection, LockRetries
@@ -284,6 +285,10 @@ class Migrator:
 
         A thread cannot be cancelled. But its statement can, and its guard rejects the next
         statement and the commit, so nothing is committed after this has raised an error.
+
+        Raises:
+            LockAwaited: It took longer than *seconds*, and waited for another migration.
+            Exception: Any error of *work*.
         """
         execution = self._execution(url, streams)
 
@@ -293,18 +298,23 @@ class Migrator:
                 return work(execution)
 
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(seconds):
-            running = loop.run_in_executor(self._threads, run)
-            try:
-                return await asyncio.shield(running)
-            except asyncio.CancelledError:
-                # At once: `stop` waits for a thread.
-                execution.guard.stop.set()
-                stopping = loop.run_in_executor(None, execution.stop)
-                for one in (running, stopping):
-                    one.add_done_callback(_read_error)
-                await asyncio.wait([running], timeout=self._limits.spare_seconds)
-                raise
+        try:
+            async with asyncio.timeout(seconds):
+                running = loop.run_in_executor(self._threads, run)
+                try:
+                    return await asyncio.shield(running)
+                except asyncio.CancelledError:
+                    # At once: `stop` waits for a thread.
+                    execution.guard.stop.set()
+                    stopping = loop.run_in_executor(None, execution.stop)
+                    for one in (running, stopping):
+                        one.add_done_callback(_read_error)
+                    await asyncio.wait([running], timeout=self._limits.spare_seconds)
+                    raise
+        except TimeoutError as late:
+            if execution.guard.awaits_other:
+                raise LockAwaited from late
+            raise
 
     def _execution(self, url: str, streams: Streams) -> Execution:
         user_table = streams.user_table if streams.user else None

@@ -17,6 +17,10 @@ const REMEDIES = [
   ],
   [/lock was not free/, "Find the session that holds the lock (pg_stat_activity), and retry."],
   [
+    /another migration of it/,
+    "Let the other migration end, or end its process if that is frozen; then retry.",
+  ],
+  [
     /did not answer in time/,
     "Check the size of the tables, and the setting TENANTRY_TENANT_DEADLINE_S.",
   ],
