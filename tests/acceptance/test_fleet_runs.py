@@ -111,9 +111,11 @@ class TestWaves:
         first = {name for name, url in urls.items() if raw_sql.tables(url)}
         run = held.data["runId"]
         ended = fleet("continue", run, "--wave", "1", "--json")
+        again = fleet("continue", run, "--wave", "1")
 
         assert (held.status, other.status) == (4, 2)
         assert "`tenantry fleet continue RUN --wave N`" in other.stderr
+        assert (again.status, "`tenantry fleet migrate` goes on" in again.stderr) == (2, True)
         assert first == {"a"}
         assert statuses(ended.data) == dict.fromkeys(urls, "success")
 

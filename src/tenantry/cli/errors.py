@@ -13,6 +13,7 @@ from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.holds import TenantsHeld
 from tenantry.catalog.records import CredentialsInUse
+from tenantry.catalog.run_tenants import RunNotHolding
 from tenantry.catalog.runs import MigrationRunNotFound, RunContinues
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
 from tenantry.catalog.upgrading import CatalogUnusable
@@ -56,6 +57,7 @@ ADVICE: dict[type[TenantryError], str] = {
     EmailInUse: "`tenantry user list TENANT` lists the users.",
     McpTokenNotFound: "`tenantry token list TENANT` lists the tokens.",
     MigrationRunNotFound: "`tenantry migrate history` lists the runs.",
+    RunNotHolding: "If its process was stopped, `tenantry migrate all` goes on with it.",
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
     TenantExists: "Use --replace TENANT, or --as NAME.",
     TenantNameInUse: "Choose another name (for `undelete`, with --name).",

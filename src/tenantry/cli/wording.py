@@ -16,6 +16,7 @@ _WORDS = {
     "tenant's database": "database",
     "catalog": "state",
     "tenantry migrate": "tenantry fleet",
+    "tenantry migrate all": "tenantry fleet migrate",
     "`tenantry tenant list` lists the tenants": "Your list names them",
     "Run `tenantry doctor`": "Check --state",
 }
