@@ -71,15 +71,19 @@ class Making:
 
 @dataclass
 class Work:
-    """Work that a response waits for."""
+    """Work that a response waits for; work that is *held* ends after `go_on`."""
 
     result: Any = field(default_factory=Health)
-    seconds: float = 0.0
+    is_held: bool = False
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
     was_cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, *_: object) -> Any:
+        self.began.set()
         try:
-            await asyncio.sleep(self.seconds)
+            if self.is_held:
+                await self.go_on.wait()
         except asyncio.CancelledError:
             self.was_cancelled.set()
             raise
@@ -261,7 +265,7 @@ class TestChunks:
         async def handle(*_: object) -> Health:
             return Health(text)
 
-        limits = ConnectionLimits(idle_seconds=0.2, stall_seconds=1)
+        limits = ConnectionLimits(idle_seconds=0.2, stall_seconds=4)
         async with door(services, handle, limits) as on, on.at.line() as line:
             line.writer.write(f"GET {PATH} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
             read = 0
@@ -363,13 +367,14 @@ class TestLongCall:
 
     async def test_is_kept_alive_by_spaces(self, services: Services) -> None:
         """One after the other, and then the body, which JSON takes as it is."""
-        work = Work(seconds=3.5 * SECONDS)
+        work = Work(is_held=True)
         async with (
             door(services, work.handle, keep_alive_seconds=SECONDS) as on,
             on.at.line() as line,
         ):
             head = await line.ask("GET", PATH)
             chunks = [await line.chunk(), await line.chunk(), await line.chunk()]
+            work.go_on.set()
             body = await line.rest()
 
         assert head.status == 200
@@ -380,31 +385,37 @@ class TestLongCall:
 
     async def test_is_continued_by_chunks(self, services: Services) -> None:
         """A large result is sent in chunks, early or late, and is never compressed."""
-        for seconds, spaces in ((0.0, b""), (1.5 * SECONDS, b" ")):
+        for is_late in (False, True):
             making = large()
             making.go_on.set()
-            work = Work(making.make(), seconds=seconds)
+            work = Work(making.make(), is_held=is_late)
+            seconds = SECONDS if is_late else NEVER_SECONDS
             async with (
-                door(services, work.handle, keep_alive_seconds=SECONDS) as on,
+                door(services, work.handle, keep_alive_seconds=seconds) as on,
                 on.at.line() as line,
             ):
                 head = await line.ask("GET", PATH, accept_encoding="gzip")
-                body = await line.rest()
+                first = await line.chunk()
+                work.go_on.set()
+                body = first + await line.rest()
 
             assert "content-encoding" not in head.said
             assert "content-length" not in head.said
-            assert body == spaces + b'{"success":true,"data":' + b"".join(making.chunks) + b"}"
+            assert (first == b" ") == is_late
+            expected = b'{"success":true,"data":' + b"".join(making.chunks) + b"}"
+            assert (body.lstrip(b" ") if is_late else body) == expected
 
     async def test_closes_its_source_when_the_client_disconnects(self, services: Services) -> None:
         """Early or late: in the chunks, after the work."""
-        for seconds in (0.0, 1.5 * SECONDS):
+        for is_late in (False, True):
             making = large()
-            work = Work(making.make(), seconds=seconds)
-            async with door(services, work.handle, keep_alive_seconds=SECONDS) as on:
+            work = Work(making.make(), is_held=is_late)
+            seconds = SECONDS if is_late else NEVER_SECONDS
+            async with door(services, work.handle, keep_alive_seconds=seconds) as on:
                 async with on.at.line() as line:
                     await line.ask("GET", PATH)
                     while await line.chunk() == b" ":
-                        pass
+                        work.go_on.set()
                     line.hang_up()
                 async with asyncio.timeout(30):
                     await making.ended.wait()
@@ -423,13 +434,14 @@ class TestLongCall:
         """The status 200 is already sent, so the body is visibly incomplete."""
         late = Reply(Health(), HTTPStatus.ACCEPTED, [])
         for result in (DatabaseUnavailable(), ValueError(), late):
-            work = Work(result, seconds=1.5 * SECONDS)
+            work = Work(result, is_held=True)
             async with (
                 door(services, work.handle, keep_alive_seconds=SECONDS) as on,
                 on.at.line() as line,
             ):
                 head = await line.ask("GET", PATH)
                 assert await line.chunk() == b" "
+                work.go_on.set()
                 with pytest.raises(asyncio.IncompleteReadError):
                     await line.rest()
 
@@ -437,7 +449,7 @@ class TestLongCall:
 
     async def test_does_not_wait_for_a_client_that_disconnected(self, services: Services) -> None:
         """The work goes on after the client disconnects."""
-        work = Work(seconds=60)
+        work = Work(is_held=True)
         async with door(services, work.handle, keep_alive_seconds=SECONDS) as on:
             async with on.at.line() as line:
                 await line.ask("GET", PATH)
@@ -452,10 +464,10 @@ class TestLongCall:
 class TestEndOfTheServer:
     async def test_ends_a_request_that_takes_too_long(self, services: Services) -> None:
         """The client can repeat it; the server that takes over may answer."""
-        work = Work(seconds=600)
+        work = Work(is_held=True)
         async with door(services, work.handle) as on, on.at.client() as client:
             asking = asyncio.create_task(client.get(PATH))
-            await asyncio.sleep(SECONDS)
+            await work.began.wait()
             on.at.server.should_exit = True
             answer = await asking
 
