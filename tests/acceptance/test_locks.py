@@ -24,7 +24,16 @@ from tests.conftest import PASSWORD, World
 from tests.integration.engines import on_postgresql
 
 POSTS = "/api/tenant/blog/posts"
-HELD_SECONDS = 0.3
+WHEN_IT_WAITS = """
+    DO $$ BEGIN
+        WHILE NOT EXISTS (
+            SELECT FROM pg_locks WHERE relation = '{first}'::regclass AND NOT granted
+        ) LOOP
+            PERFORM pg_sleep(0.01);
+        END LOOP;
+        LOCK TABLE {second} IN ACCESS EXCLUSIVE MODE;
+    END $$
+"""
 NEVERTHELESS = {"title": "Nevertheless", "content": "It rained."}
 
 
@@ -34,11 +43,12 @@ async def deadlocked(
     """Return the response to a request that deadlocks over the tables *first* and *second*."""
     url = database_of(world, world.acme.tenant).url
     async with await psycopg.AsyncConnection.connect(url) as other:
+        # The server ends the one that finds itself in a deadlock: the request, a second after it
+        # began to wait. The other one does not check, and waits before that second is over.
+        await other.execute("SET deadlock_timeout = '100s'")
         await other.execute(f"LOCK TABLE {first} IN ACCESS EXCLUSIVE MODE")
         task = asyncio.ensure_future(asking)
-        await asyncio.sleep(HELD_SECONDS)  # it waits by now
-        # The server detects the deadlock a second after the request began to wait.
-        await other.execute(f"LOCK TABLE {second} IN ACCESS EXCLUSIVE MODE")
+        await other.execute(WHEN_IT_WAITS.format(first=first, second=second))
         await other.commit()
         return await task
 

@@ -5,16 +5,18 @@ import subprocess
 import sys
 import time
 
-from tests.own_time import own_seconds
+from tests.own_time import COUNTED_SECONDS_MAX, own_seconds
 
 PAUSE_SECONDS = 0.5
 PAUSED = """
+import time
 from tests.own_time import own_seconds
 
+began = time.monotonic()
 with own_seconds() as seconds:
     print("ready", flush=True)
     input()
-    print(seconds())
+    print(seconds(), time.monotonic() - began)
 """
 
 
@@ -30,7 +32,8 @@ def test_a_pause_of_the_machine_does_not_count():
         process.send_signal(signal.SIGCONT)
         found, _ = process.communicate("\n")
 
-    assert float(found) < PAUSE_SECONDS / 2
+    counted, passed = map(float, found.split())
+    assert counted < passed - PAUSE_SECONDS / 2
 
 
 def test_waiting_and_computing_count():
@@ -42,6 +45,6 @@ def test_waiting_and_computing_count():
             pass
         computed = seconds() - waited
 
-    # Some beats of a busy machine may be missing.
-    assert waited > 0.02
+    # All but one of the beats may be missing on a busy machine.
+    assert waited >= COUNTED_SECONDS_MAX
     assert computed > 0.09
