@@ -3,6 +3,8 @@
 import contextlib
 import secrets
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -59,6 +61,14 @@ class Seeded:
         """Run a statement in its database, as an operator does by hand."""
         with contextlib.closing(sqlite3.connect(self.file)) as raw, raw:
             raw.execute(statement)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let a migration of it wait, so that no run of it ends before the block does."""
+        with contextlib.closing(sqlite3.connect(self.file, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            yield
+            writer.execute("ROLLBACK")
 
     def fall_behind(self) -> None:
         """Take back the last revision."""

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Watched
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(300)
 
 LOGIN = "loginTenantAuth"
 RUN = "migrateAllMigrations"

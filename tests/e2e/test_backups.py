@@ -15,9 +15,9 @@ from tests.e2e.conftest import FAR, Fleet, Watched
 from tests.e2e.stage import PASSWORD
 from tests.e2e.steps import choose, dialog_button, go, sign_in
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
-JOB_MS_MAX = 30_000
+JOB_MS_MAX = 60_000
 # Longer than the interval in which jobs are read.
 POLLED_MS = 3_000
 NAME = "Copied Ltd"

@@ -15,7 +15,7 @@ from tests.e2e.conftest import Take, Watched
 from tests.e2e.stage import create_admin
 from tests.e2e.steps import go, sign_in
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 async def make_admin(settings: Settings) -> None:

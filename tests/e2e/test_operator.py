@@ -1,6 +1,8 @@
 """An operator's day: plan, run, watch, understand a failure, retry, issue a token."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -14,8 +16,9 @@ from tests.e2e.steps import dialog_button, go, secret_shown_once, sign_in, wait_
 RUN_MS_MAX = 60_000
 # Enough to be watched for some seconds.
 BEHIND = 150
+HELD = 100
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 
 def total(page: Page, text: str) -> int:
@@ -24,11 +27,18 @@ def total(page: Page, text: str) -> int:
     return int(found.locator(".number").inner_text().replace(",", ""))
 
 
-def begin_a_run(page: Page, fleet: Fleet) -> None:
-    """Let the fleet fall behind, and watch a run that brings it to the head."""
+@contextmanager
+def unfinished_run(page: Page, fleet: Fleet) -> Iterator[None]:
+    """Let the fleet fall behind, and watch a run that does not end during the block."""
     sign_in(page, fleet.url)
     for place in set(range(BEHIND)) - set(GONE):
         fleet.tenants[place].fall_behind()
+    with fleet.tenants[HELD].locked():
+        begin_a_run(page, fleet)
+        yield
+
+
+def begin_a_run(page: Page, fleet: Fleet) -> None:
     go(page, "#/runs/plan", "Plan a run")
     page.get_by_role("button", name="Show the plan").click()
     page.get_by_role("button", name=f"Migrate {len(fleet.tenants)} tenants").click()
@@ -132,7 +142,8 @@ class TestOperator:
         expect(page.get_by_role("region", name="McpTokens")).to_contain_text("Ada's assistant")
         take(page, "tenant")
 
-        answer = httpx.get(f"{fleet.url}/api/tenant/modules", headers={"X-Mcp-Token": token})
+        path, headers = f"{fleet.url}/api/tenant/modules", {"X-Mcp-Token": token}
+        answer = httpx.get(path, headers=headers, timeout=60)
         assert answer.json()["success"] is True
 
 
@@ -140,9 +151,9 @@ class TestRun:
     def test_is_cancelled(self, watched: Watched, fleet: Fleet):
         """What has not started is not attempted: a state of its own, neither failed nor timed."""
         page = watched.page
-        begin_a_run(page, fleet)
-        page.get_by_role("button", name="Cancel the run").click()
-        dialog_button(page, "Cancel the run")
+        with unfinished_run(page, fleet):
+            page.get_by_role("button", name="Cancel the run").click()
+            dialog_button(page, "Cancel the run")
 
         expect(page.get_by_role("button", name="Cancel the run")).to_have_count(0)
         state = page.locator(".head .badge")
@@ -158,8 +169,8 @@ class TestRun:
         """Though the process was killed, and another one ended it."""
         watched = Watched(context.new_page(), fleet.url)
         page = watched.page
-        begin_a_run(page, fleet)
-        fleet.kill()
+        with unfinished_run(page, fleet):
+            fleet.kill()
         page.get_by_text("Last known").wait_for()
         fleet.start_again()
 

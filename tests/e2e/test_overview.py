@@ -12,10 +12,10 @@ from tests.e2e.conftest import Fleet, Watched
 from tests.e2e.stage import TAKEN
 from tests.e2e.steps import choose, dialog_button, go, sign_in
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 RUN_MS_MAX = 60_000
-JOB_SECONDS_MAX = 30
+JOB_SECONDS_MAX = 60
 JUMP = 10 * 60
 TENANTS = "/api/admin/tenants"
 MIGRATE_ALL = f"{TENANTS}/migrate-all"
@@ -30,6 +30,7 @@ LISTS = {
 }
 UNSORTED = {"Id", "Request id", "Run"}
 CHOSEN = (8, 9)  # tenants that other tests leave alone
+HELD = 100  # the tenant that keeps a run from its end
 BROKEN = TAKEN[:2]
 
 
@@ -106,7 +107,7 @@ class TestHome:
         watched = Watched(context.new_page(), fleet.url)
         page = watched.page
         sign_in(page, fleet.url)
-        expect(panel(page, "Workers")).to_contain_text("silent", timeout=20_000)
+        expect(panel(page, "Workers")).to_contain_text("silent")
         workers: list[dict[str, object]] = data(api.get("/api/admin/health"))["workers"]  # type: ignore[assignment]
         assert {one["inWorkCount"] for one in workers if not one["isAlive"]} == {0}
         go(page, "#/health", "Health")
@@ -303,11 +304,12 @@ class TestNumbers:
                 tenant.fall_behind()
         headers = {"Prefer": "respond-async"}
         body = {"waves": [10, "100%"]}
-        run_id = data(api.post(MIGRATE_ALL, json=body, headers=headers))["id"]
-        go(page, f"#/runs/{run_id}", "Run of")
-        outcomes = page.get_by_role("list", name="Tenants by outcome")
-        expect(outcomes).to_contain_text(re.compile(r"[1-9]\d* succeeded"), timeout=RUN_MS_MAX)
-        api.post(f"{TENANTS}/migration-history/{run_id}/cancel", json={}).raise_for_status()
+        with fleet.tenants[HELD].locked():
+            run_id = data(api.post(MIGRATE_ALL, json=body, headers=headers))["id"]
+            go(page, f"#/runs/{run_id}", "Run of")
+            outcomes = page.get_by_role("list", name="Tenants by outcome")
+            expect(outcomes).to_contain_text(re.compile(r"[1-9]\d* succeeded"), timeout=RUN_MS_MAX)
+            api.post(f"{TENANTS}/migration-history/{run_id}/cancel", json={}).raise_for_status()
         expect(page.locator(".head .badge")).to_have_text("cancelled", timeout=RUN_MS_MAX)
         expect(page.get_by_role("region", name="Durations")).to_be_visible()
         run = data(api.get(f"{RUNS}/{run_id}"))

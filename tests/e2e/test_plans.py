@@ -11,7 +11,7 @@ from tests.e2e.conftest import Fleet, Watched
 from tests.e2e.stage import ADMIN
 from tests.e2e.steps import go, sign_in
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 PASSING, BROKEN = (15, 16), 17  # tenants that other tests leave alone
 

@@ -13,7 +13,7 @@ from tests.e2e.conftest import Take, Watched
 from tests.e2e.steps import go
 from tests.integration.projects import make_project
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 class TestDatabases:

@@ -1,8 +1,6 @@
 """What a page may say while the service does not answer."""
 
-import contextlib
 import re
-import sqlite3
 from collections.abc import Iterator
 
 import httpx
@@ -11,14 +9,13 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Watched
-from tests.e2e.stage import Seeded
 from tests.e2e.steps import go, sign_in
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
-SILENT_MS_MAX = 12_000
+SILENT_MS_MAX = 60_000
 TICK_MS = 1_500
-WATCHED_MS = 2_500  # a migration gives up a lock after about 15 s
+WATCHED_MS = 2_500
 RUN_MS_MAX = 60_000
 # Tenants that other tests leave alone; the last one is locked.
 CHOSEN = (21, 22, 23)
@@ -32,15 +29,6 @@ def _page(context: BrowserContext, fleet: Fleet) -> Iterator[Page]:
     yield watched.page
     watched.complaints[:] = [one for one in watched.complaints if "status of 502" not in one]
     watched.check(may_be_refused=True, may_break=True)
-
-
-@contextlib.contextmanager
-def locked(tenant: Seeded) -> Iterator[None]:
-    """Let a migration of a tenant wait."""
-    with contextlib.closing(sqlite3.connect(tenant.file, isolation_level=None)) as writer:
-        writer.execute("BEGIN IMMEDIATE")
-        yield
-        writer.execute("ROLLBACK")
 
 
 def begin(api: httpx.Client, fleet: Fleet, **options: object) -> str:
@@ -57,7 +45,7 @@ class TestRun:
         """Live figures are grey, and neither a rate nor a stall is made up."""
         for place in CHOSEN:
             fleet.tenants[place].fall_behind()
-        with locked(fleet.tenants[CHOSEN[-1]]):
+        with fleet.tenants[CHOSEN[-1]].locked():
             run_id = begin(api, fleet, waves=[len(CHOSEN), "100%"])
             go(page, f"#/runs/{run_id}", "Run of")
             outcomes = page.get_by_role("list", name="Tenants by outcome")
@@ -87,7 +75,7 @@ class TestRun:
         """The next one may hold, and the last tenant in work ends at no rate."""
         for place in CHOSEN:
             fleet.tenants[place].fall_behind()
-        with locked(fleet.tenants[CHOSEN[1]]):
+        with fleet.tenants[CHOSEN[1]].locked():
             run_id = begin(api, fleet, waves=[2, "100%"])
             go(page, f"#/runs/{run_id}", "Run of")
             expect(page.locator(".rate")).to_contain_text("the last tenant of wave 1 in work")

@@ -10,7 +10,7 @@ from tests.e2e.checks import tab_faults, too_wide, violations
 from tests.e2e.conftest import Fleet, Take, Watched
 from tests.e2e.steps import go, keeps_focus, sign_in
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 VIEWS = {
     "fleet": ("#/fleet", "Fleet"),

@@ -8,7 +8,7 @@ from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Watched
 from tests.e2e.steps import dialog_button, go, keeps_focus, sign_in
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 # Three that are not broken.
 CHOSEN = (8, 9, 10)

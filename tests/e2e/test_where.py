@@ -11,7 +11,7 @@ from tests.e2e.checks import too_wide, violations
 from tests.e2e.conftest import Fleet, Watched
 from tests.e2e.steps import choose, dialog_button, go, sign_in
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 TENANTS = "/api/admin/tenants"
 # Tenants that other tests leave alone.
