@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,8 @@ class TestMigrateAll:
         await ended(world)
 
         history = ok(await admin.get(HISTORY))
-        assert history["totalCount"] == planned
+        # The last one can be committed after its call was cut off.
+        assert planned <= history["totalCount"] <= 3
         assert all(run["successCount"] == run["totalCount"] == 2 for run in history["items"])
 
 
@@ -359,18 +361,19 @@ class TestWithoutCaller(WithMigrations):
         changes = {"tenant_migrations": mine.begin(), "migrate_concurrency": 1}
         return settings.model_copy(update=changes)
 
-    async def test_a_run_can_be_watched_and_ends(self, world: World, mine: Migrations) -> None:
+    async def test_a_run_can_be_watched_and_ends(
+        self, world: World, mine: Migrations, tmp_path: Path
+    ) -> None:
         """While it runs it is in the history without an end; without its caller it ends."""
-        mine.add_slow("a1_take_a_while", 0.8)
+        mine.add_held("a1_take_a_while", go_on := tmp_path / "go_on")
         admin = await world.admin()
-        began = time.monotonic()
         call = asyncio.create_task(admin.post(MIGRATE_ALL))
 
         running = await begun(world)
         call.cancel()
         await asyncio.wait([call])
         served = await world.public(world.acme).get(POSTS)
-        await ended(world)
+        await ended(world, go_on.touch)
 
         assert call.cancelled()
         assert running["finishedAt"] is None
@@ -380,7 +383,6 @@ class TestWithoutCaller(WithMigrations):
         run = await last_run(world)
         assert run["id"] == running["id"]
         assert run["successCount"] == 2
-        assert time.monotonic() - began > 1.6
         for detail in run["details"]:
             assert detail["appliedMigrations"] == "a1_take_a_while"
 
@@ -391,7 +393,7 @@ class TestBlockedTenant(WithMigrations):
     def _settings(self, settings: Settings, mine: Migrations) -> Settings:
         changes = {
             "tenant_migrations": mine.begin(),
-            "tenant_deadline_s": 3,
+            "tenant_deadline_s": 6,
             "lock_timeout_ms": 100,
         }
         return settings.model_copy(update=changes)
@@ -404,7 +406,7 @@ class TestBlockedTenant(WithMigrations):
         with locked(await disconnected(world, world.acme)):
             data = await migrate_all(world)
 
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
         assert statuses_of(data) == {"acme": "failed", "globex": "success"}
         assert (await details_of_last_run(world))["acme"]["appliedMigrations"] == ""
         assert statuses_of(await migrate_all(world)) == {"acme": "success", "globex": "success"}
@@ -439,7 +441,12 @@ async def history_of(admin: httpx.AsyncClient) -> Any:
     return ok(await admin.get(HISTORY))["items"]
 
 
-async def ended(world: World) -> None:
-    """Wait until no run goes on."""
+async def ended(world: World, go_on: Callable[[], object] = lambda: None) -> None:
+    """Wait until no run goes on; call *go_on* again and again."""
     admin = await world.admin()
-    await until(lambda: history_of(admin), lambda runs: all(run["finishedAt"] for run in runs))
+
+    def has_ended(runs: Any) -> bool:
+        go_on()
+        return all(run["finishedAt"] for run in runs)
+
+    await until(lambda: history_of(admin), has_ended)

@@ -207,15 +207,16 @@ class TestTime:
     async def test_readers_obey_it_to_the_second_in_every_process(self, blog: Blog) -> None:
         """With its count and entity tag: no answer before it is new, no answer after it is old."""
         draft = await blog.write("Exact")
-        body = {
-            "publishAt": wire(begin := utc_now() + timedelta(seconds=4)),
-            "unpublishAt": wire(end := begin + timedelta(seconds=3)),
-        }
-        ok(await blog.owner.put(f"{OWN_POSTS}/{draft['id']}/schedule", json=body))
         seen: dict[str, set[str]] = {"before": set(), "while": set(), "after": set()}
         async with open_services(blog.world.services.settings) as services:
             other = replace(blog.world, app=app_over(services)).public(blog.world.acme)
-            while (asked := utc_now()) < end + timedelta(seconds=0.3):
+            ok(await other.get(POSTS))  # so that its connections are open
+            body = {
+                "publishAt": wire(begin := utc_now() + timedelta(seconds=5)),
+                "unpublishAt": wire(end := begin + timedelta(seconds=5)),
+            }
+            ok(await blog.owner.put(f"{OWN_POSTS}/{draft['id']}/schedule", json=body))
+            while (asked := utc_now()) < end + timedelta(seconds=0.3) or not seen["after"]:
                 for client in (blog.public, other):
                     page = await client.get(POSTS)
                     answered = utc_now()
@@ -357,11 +358,12 @@ class TestAWrite:
         """Readers may have seen the draft of before already, so the save is the next draft."""
         post = await blog.publish("Before")
         await blog.change(post, title="After", publish=False)
-        await schedule(blog, post, publishAt=timedelta(seconds=1.5))
+        due = await schedule(blog, post, publishAt=timedelta(seconds=3))
         with locked(blog):
             late = {"title": "Late", "content": "Late", "publish": False}
             save = asyncio.create_task(blog.owner.put(f"{OWN_POSTS}/{post['id']}", json=late))
-            await asyncio.sleep(1.8)
+            left = datetime.fromisoformat(due["publishAt"]) - utc_now()
+            await asyncio.sleep(left.total_seconds() + 0.3)
 
         saved = ok(await save)
 
