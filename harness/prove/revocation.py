@@ -33,7 +33,8 @@ NEW_PASSWORD = "another quite long passphrase"
 
 SECONDS_TO_TAKE_EFFECT = 1.0
 
-SHORT_LIVED_SECONDS = 3
+SHORT_LIVED_SECONDS = 9
+NEAR_END_SECONDS = 4
 
 GIVE_UP_SECONDS = 8.0
 
@@ -240,12 +241,12 @@ async def _expire_and_revoke(
     tenant = world.tenants[0]
     admin = as_admin(world)
     lines = [Line(port) for port in ports]
-    ends = utc_now() + timedelta(seconds=SHORT_LIVED_SECONDS + 1)
+    ends = utc_now() + timedelta(seconds=SHORT_LIVED_SECONDS)
     short = [
         await _issue_mcp(lines[0], world, tenant, tenant.users[0].id, expiresAt=ends.isoformat())
         for _ in range(count)
     ]
-    await asyncio.sleep(max(0.0, (ends - utc_now()).total_seconds() - 1))
+    await asyncio.sleep(max(0.0, (ends - utc_now()).total_seconds() - NEAR_END_SECONDS))
     faults += await _all_are(lines, short, {200}, "before its end")
     await asyncio.sleep(max(0.0, (ends - utc_now()).total_seconds() + 1))
     faults += await _all_are(lines, short, {401}, "after its end")

@@ -499,9 +499,10 @@ class TestServe:
         ) as program:
             url = json.loads(program.wait_for(r"(?s)\{.*\}")[0])["url"]
             assert url == f"http://127.0.0.1:{port}"
-            answer = httpx.get(f"{url}/readyz")
+            answer = httpx.get(f"{url}/readyz", timeout=60)
             made = tenantry.create_tenant("acme")
-            posts = httpx.get(f"{url}/api/public/blog/posts", headers={"X-Api-Key": made["apiKey"]})
+            headers = {"X-Api-Key": made["apiKey"]}
+            posts = httpx.get(f"{url}/api/public/blog/posts", headers=headers, timeout=60)
             status = program.end()
 
         assert answer.json()["success"]
@@ -624,7 +625,7 @@ def _migrate_all(url: str) -> list[str]:
     script = f"""
 import httpx
 login = {{"email": {ADA!r}, "password": {PASSWORD!r}}}
-token = httpx.post("{url}/api/admin/auth/login", json=login).json()["data"]["token"]
+token = httpx.post("{url}/api/admin/auth/login", json=login, timeout=50).json()["data"]["token"]
 headers = {{"Authorization": "Bearer " + token}}
 print(httpx.post("{url}/api/admin/tenants/migrate-all", headers=headers, timeout=50).text)
 """

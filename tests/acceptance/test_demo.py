@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tenantry.cli.main import cli
 from testkit.programs import (
+    START_SECONDS_MAX,
     Program,
     answers,
     free_port,
@@ -59,7 +60,7 @@ class TestDemo:
 
         def own(**query: str) -> int:
             url = f"{_value(demo, 'API')}/api/tenant/blog/posts"
-            answer = httpx.get(url, headers=headers, params=query)
+            answer = httpx.get(url, headers=headers, params=query, timeout=START_SECONDS_MAX)
             return int(answer.json()["data"]["totalCount"])
 
         assert own(status="published") == posts["data"]["totalCount"]
@@ -93,7 +94,7 @@ class TestDemo:
     def test_prints_the_address_of_the_console_first(self, demo: Program):
         console = _value(demo, "console")
 
-        page = subprocess.check_output(["curl", "-sS", console], timeout=10)
+        page = subprocess.check_output(["curl", "-sS", console], timeout=START_SECONDS_MAX)
 
         assert console == f"{_value(demo, 'API')}/console"
         assert demo.stdout.index(console) < demo.stdout.index(_value(demo, "admin"))
@@ -210,11 +211,13 @@ def _answer(request: str) -> Any:
 
 
 def _shell(request: str) -> bytes:
-    return subprocess.check_output(["bash", "-c", request], timeout=10)
+    return subprocess.check_output(["bash", "-c", request], timeout=START_SECONDS_MAX)
 
 
 def _curl(*arguments: str) -> Any:
-    return json.loads(subprocess.check_output(["curl", "-sS", *arguments], timeout=10))
+    return json.loads(
+        subprocess.check_output(["curl", "-sS", *arguments], timeout=START_SECONDS_MAX)
+    )
 
 
 def _value(demo: Program, name: str) -> str:

@@ -75,7 +75,7 @@ class TestMigrate:
 
     async def test_leaves_a_running_event_loop_free(self, fleet: Fleet):
         urls = fleet.add("a", "b")
-        add_slow(fleet, 0.5)
+        add_slow(fleet, 2)
         ticks = 0
 
         async def tick() -> None:

@@ -209,7 +209,7 @@ class TestEvents(WithMigrations):
             there = httpx.AsyncClient(
                 base_url=f"http://127.0.0.1:{port}",
                 headers={"authorization": f"Bearer {token}"},
-                timeout=15,
+                timeout=60,
             )
             async with there:
                 run_id = await world.services.fleet.plan(
@@ -235,7 +235,7 @@ class TestCredential:
     async def test_that_expires_ends_its_streams(self, world: World) -> None:
         """Within 5 seconds, and the client sees an end."""
         account = world.admin_account
-        tokens = Tokens(world.services.signing_keys, lifetime=timedelta(seconds=2))
+        tokens = Tokens(world.services.signing_keys, lifetime=timedelta(seconds=5))
         person = Person(account.id, account.email, Role.ADMIN, account.generation)
         issued = await tokens.issue(person, now=utc_now())
         run_id = add_run(world, total=1)

@@ -203,7 +203,7 @@ class TestWork:
         with collecting(monkeypatch) as collector:
             answer = await admin.post(DRIFT_CHECK.format(world.acme.tenant.id))
             job_id = answer.json()["data"]["id"]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not collector.spans("job drift"):  # noqa: ASYNC110 - it is exported in between
                     await asyncio.sleep(0.05)
 
@@ -281,7 +281,7 @@ class TestConfiguration:
             with running(tmp_path, "serve", "--port", str(port), **variables) as program:
                 program.wait_for("^Tenantry answers")
                 headers = {"traceparent": TRACEPARENT}
-                httpx.get(f"http://127.0.0.1:{port}/livez", headers=headers)
+                httpx.get(f"http://127.0.0.1:{port}/livez", headers=headers, timeout=60)
                 assert program.end() == 0
                 assert f'"trace":"{TRACE}"' in program.stderr
             collector = Collector(received)

@@ -40,7 +40,7 @@ class Watched:
     prometheus: str
 
     def ask(self, path: str, **parameters: str) -> Any:
-        answer = httpx.get(f"{self.prometheus}/api/v1/{path}", params=parameters, timeout=20)
+        answer = httpx.get(f"{self.prometheus}/api/v1/{path}", params=parameters, timeout=60)
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
 
@@ -130,7 +130,7 @@ class TestScrape:
         ):
             made = run(watched.folder, *command)
             assert made.returncode == 0, made.stderr
-        httpx.get(f"{watched.url}/livez")
+        httpx.get(f"{watched.url}/livez", timeout=60)
         texts = [*expressions(), *(rule["expr"] for rule in ALERTS.values())]
         wanted = {name for text in texts for name in NAME.findall(text)} - OF_EVENTS
 
@@ -160,6 +160,7 @@ class TestAlerts:
         until(lambda: "tenantry_login_failures_total" in names(watched), lambda: names(watched))
         body = {"email": "ada@example.com", "password": "wrong password of ada"}
         for _ in range(120):
-            assert httpx.post(watched.url + ADMIN_LOGIN, json=body).status_code in {401, 429}
+            answer = httpx.post(watched.url + ADMIN_LOGIN, json=body, timeout=60)
+            assert answer.status_code in {401, 429}
 
         until(lambda: "TenantryLoginAttack" in watched.firing(), watched.firing)

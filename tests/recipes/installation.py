@@ -74,7 +74,8 @@ class Installation:
 
     @contextmanager
     def _client(self, customer: Customer) -> Iterator[httpx.Client]:
-        with httpx.Client(base_url=self.url, headers={"X-Api-Key": customer.key}) as client:
+        headers = {"X-Api-Key": customer.key}
+        with httpx.Client(base_url=self.url, headers=headers, timeout=60) as client:
             body = {"email": OWNER, "password": customer.password}
             answer = client.post(LOGIN, json=body)
             assert answer.status_code == 200, answer.text

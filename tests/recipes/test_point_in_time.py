@@ -37,7 +37,7 @@ ON_POSTGRESQL = "Restore one tenant of Tuesday 14:05 on PostgreSQL"
 ON_SQLITE = "Restore one tenant of Tuesday 14:05 on SQLite"
 THEN = "If the tenant had another database then"
 DEBIAN = Path("/etc/postgresql-common/createcluster.conf")
-WAIT_SECONDS_MAX = 30.0
+WAIT_SECONDS_MAX = 90.0
 
 
 @pytest.fixture(name="folder")
