@@ -18,16 +18,19 @@ from tests.acceptance.support import OWN_POSTS, PROFILE, TENANTS, database_of, o
 from tests.black_hole import black_hole
 from tests.conftest import World, make_world
 from tests.integration.engines import on_postgresql
+from tests.own_time import own_seconds
 
 pytestmark = pytest.mark.slow
 
-STATEMENT_SECONDS = 0.5
-CONNECT_SECONDS = 1.0
-LONG_CONNECT_SECONDS = 1.8
-LATE_SECONDS_MAX = 2.0
+# On a busy machine, what is not silent needs a part of a second, too.
+STATEMENT_SECONDS = 1.5
+CONNECT_SECONDS = 2.0
+LONG_CONNECT_SECONDS = 3.0
+# Twenty requests that waited one after the other would be late by 38 s.
+LATE_SECONDS_MAX = 8.0
 # It takes some milliseconds; on a busy machine a thousand times that.
 SEARCH_SECONDS_MAX = 10.0
-RECOVERY_SECONDS_MAX = 5.0
+RECOVERY_SECONDS_MAX = 15.0
 # A search that ends when it is ended. The table is replaced by a view of the same name.
 ENDLESS = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -170,13 +173,15 @@ class TestSilentServer:
             hole.cut()
             await asyncio.sleep(0.1)  # so that the request connects, in vain
 
-            asking = asyncio.create_task(timed(owner.get(PROFILE)))
-            await asyncio.sleep(LONG_CONNECT_SECONDS / 2)
-            world.services.catalog.cache.clear()  # as a change by another request does
-            seconds, answer = await asking
+            with own_seconds() as seconds:
+                asking = asyncio.create_task(owner.get(PROFILE))
+                await asyncio.sleep(LONG_CONNECT_SECONDS / 2)
+                world.services.catalog.cache.clear()  # as a change by another request does
+                answer = await asking
+                took = seconds()
 
             refused(answer, 503)
-            assert seconds < STATEMENT_SECONDS + DEADLINE_LATER_SECONDS + 0.5
+            assert took < STATEMENT_SECONDS + DEADLINE_LATER_SECONDS + 1
             hole.come_back()
             ok(await owner.get(PROFILE))
 
