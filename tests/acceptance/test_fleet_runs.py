@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testkit import forked, raw_sql
-from testkit.programs import run, running
+from testkit.programs import END_SECONDS_MAX, run, running
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import HEAD
@@ -274,7 +274,7 @@ class TestFullDisk:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 program.process.wait(5)
             filler.unlink()
-            assert program.process.wait(40) == 0, program.stderr
+            assert program.process.wait(END_SECONDS_MAX) == 0, program.stderr
         ended = fleet.migrate("--state", state)
 
         assert statuses(ended) == dict.fromkeys(urls, "success"), program.stderr
@@ -335,7 +335,10 @@ class TestKills:
         urls = fleet.add(*(f"d{number}" for number in range(8)))
         first = fleet.migrate()
         add_slow(fleet, 1)
-        with running(fleet.project.folder, "fleet", "migrate", "--urls", "databases.txt") as killed:
+        # One after the other, so that the run goes on for seconds after the first has ended.
+        arguments = ("fleet", "migrate", "--urls", "databases.txt")
+        one = {"TENANTRY_MIGRATE_CONCURRENCY": "1"}
+        with running(fleet.project.folder, *arguments, **one) as killed:
             while not any(version(url) == [("a5",)] for url in urls.values()):
                 time.sleep(0.05)
             killed.process.kill()
@@ -366,7 +369,7 @@ class TestKills:
                     running(folder, *arguments) as program,
                 ):
                     program.process.wait(1.6 + 0.2 * (number - 5))
-                assert other.process.wait(40) == 0, other.stderr
+                assert other.process.wait(END_SECONDS_MAX) == 0, other.stderr
             for url in urls.values():
                 assert version(url) == [(f"a{number}",)]
                 applied = raw_sql.rows(url, f"SELECT revision FROM {LOG} WHERE stream = 'user'")

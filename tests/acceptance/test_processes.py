@@ -31,7 +31,8 @@ pytestmark = pytest.mark.slow
 PROCESSES = 2
 CLIENTS = 4
 REQUESTS = 100
-REPLACED_SECONDS_MAX = 40.0
+# Also of a busy machine: two processes start, one after the other.
+REPLACED_SECONDS_MAX = 100.0
 REQUEST = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
@@ -115,7 +116,7 @@ class Served:
 
     def metric(self, name: str) -> dict[str, float]:
         """Return the sums of the samples of this name, for each process."""
-        text = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics").text
+        text = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60).text
         sums: dict[str, float] = {}
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -123,6 +124,10 @@ class Served:
                     process = sample.labels.get("process", "")
                     sums[process] = sums.get(process, 0) + sample.value
         return sums
+
+    def requests(self) -> dict[str, float]:
+        """Return how many requests each process has answered."""
+        return self.metric("tenantry_requests_total")
 
 
 @pytest.fixture(name="served")
@@ -151,27 +156,27 @@ class TestServe:
     def test_spreads_connections_and_shows_all_metrics(self, served: Served):
         with Load(served.port).sent() as load:
             load.wait_for_more()
+            wait_until(lambda: all(served.requests().get(one) for one in ("1", "2")))
 
         assert not load.failures
-        counts = served.metric("tenantry_requests_total")
-        assert set(counts) == {"1", "2"}
-        assert sum(counts.values()) >= REQUESTS
-        assert all(counts.values())
-        assert served.metric("tenantry_processes") == {"": PROCESSES}
+        wait_until(lambda: sum(served.requests().values()) >= load.answered)
+        assert set(served.requests()) <= {"1", "2"}
+        wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES})
 
     def test_shows_the_metrics_of_now_after_a_process_was_silent(self, served: Served):
         """Not those that the process sent too late."""
         silent = min(serving_ids(served.program))
         os.kill(silent, signal.SIGSTOP)
         try:
-            assert served.metric("tenantry_processes") == {"": PROCESSES - 1}
+            wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES - 1})
         finally:
             os.kill(silent, signal.SIGCONT)
         wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES})
         with Load(served.port).sent() as load:
             load.wait_for_more()
 
-        assert sum(served.metric("tenantry_requests_total").values()) >= load.answered
+        # A process that is late is left out of the metrics of that moment.
+        wait_until(lambda: sum(served.requests().values()) >= load.answered)
 
     def test_replaces_a_killed_process(self, served: Served):
         """Only the requests that it had in work fail: at most one of each client."""
