@@ -11,14 +11,15 @@ import pytest
 
 from tenantry.settings import Settings
 from testkit.programs import free_port, running, variables
-from tests.acceptance.support import POSTS, TENANTS, ok
+from tests.acceptance.support import POSTS, TENANTS, ok, until
 from tests.conftest import World
 
 pytestmark = pytest.mark.slow
 
 ROTATIONS = 5
 READERS = 4
-PAUSE_SECONDS = 0.2
+# As many requests as a website sends before it learns of its new key, which the service knows.
+MORE = 5 * READERS
 
 
 class _Website:
@@ -30,8 +31,13 @@ class _Website:
         self.deprecated = 0
         self._urls = cycle(urls)
 
+    async def go_on(self) -> None:
+        """Wait until some more requests were answered."""
+        enough = self.statuses.total() + MORE
+        await until(lambda: asyncio.sleep(0, self.statuses.total()), lambda count: count >= enough)
+
     async def read(self) -> None:
-        async with httpx.AsyncClient(timeout=10) as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             while True:
                 answer = await client.get(next(self._urls) + POSTS, headers={"x-api-key": self.key})
                 self.statuses[answer.status_code] += 1
@@ -60,10 +66,10 @@ class TestRotationUnderLoad:
                 served.wait_for("^Tenantry answers")
             readers = [asyncio.create_task(website.read()) for _ in range(READERS)]
             for _ in range(ROTATIONS):
-                await asyncio.sleep(PAUSE_SECONDS)
+                await website.go_on()
                 rotated = ok(await admin.post(f"{keys}/{key_id}/rotate"), 201)
                 # A website learns of its new key later than the service.
-                await asyncio.sleep(PAUSE_SECONDS)
+                await website.go_on()
                 key_id, website.key = rotated["id"], rotated["key"]
             for reader in readers:
                 reader.cancel()
