@@ -10,7 +10,7 @@ from tests.corpus.lab import ServerLab
 from tests.corpus.shapes import SHAPES
 
 # As in production, where a warning is no error.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.mark.parametrize("name", names_on("postgresql"))

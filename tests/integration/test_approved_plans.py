@@ -36,8 +36,6 @@ from testkit.revisions import AlembicFolder
 from tests.conftest import provision
 from tests.integration.gates import HEAD, Gate, spoil, tenants, url_of
 
-pytestmark = pytest.mark.timeout(120)
-
 CREATE = "op.create_table({!r}, sa.Column('id', sa.Integer, primary_key=True))"
 QUICK = Pace(unknown_seconds=0.1, orphaned_seconds=1.0)
 

@@ -49,8 +49,6 @@ from tests.integration.engines import on_sqlite
 from tests.integration.gates import Gate
 from tests.integration.programs import running
 
-pytestmark = pytest.mark.timeout(120)
-
 PASSWORD = "not-to-be-seen"
 ADMIN = "ada@example.com"
 DATABASES = "/api/admin/attached-databases"

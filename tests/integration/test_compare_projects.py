@@ -12,7 +12,7 @@ from tools.compare_projects import main
 from testkit.revisions import AlembicFolder
 from tests.corpus.project import ENV, INI
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 NOTE = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
 RANDOM = (

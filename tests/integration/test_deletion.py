@@ -31,8 +31,6 @@ from tests.integration.programs import running
 from tests.integration.test_lifecycle import all_names, listed
 from tests.integration.test_run_options import plan
 
-pytestmark = pytest.mark.timeout(120)
-
 _AGE = Statement[Any](
     sa.update(tenant_table)
     .values(deleted_at=sa.bindparam("at"))

@@ -12,7 +12,7 @@ from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
 from tests.integration.gates import tenants
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 TENANTS = 40
 SECONDS_EACH = 0.2

@@ -19,8 +19,6 @@ from tenantry.settings import Settings
 from tests.integration.gates import Gate, mend, spoil
 from tests.integration.gates import tenants as created
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def run(services: Services, options: RunOptions = EVERY_ACTIVE_TENANT) -> MigrationRun:
     ctx = system_context("ada")

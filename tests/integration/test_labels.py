@@ -37,8 +37,6 @@ from tests.integration.gates import tenants as made_tenants
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(120)
-
 ADA = system_context("ada")
 LABELS = "SELECT key, value FROM tenant_label ORDER BY key"
 FLEET: tuple[dict[str, Any], ...] = (

@@ -34,8 +34,6 @@ from tests.integration.conftest import DEADLINE_SECONDS, MakeMigrator
 from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate, is_migrated, tenants, until_held
 
-pytestmark = pytest.mark.timeout(120)
-
 NOTE = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
 BLOCK = "with op.get_context().autocommit_block():\n    "
 WAITS_SECONDS = 0.5

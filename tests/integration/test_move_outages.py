@@ -44,7 +44,7 @@ from tests.integration.online import (
 )
 from tests.integration.test_runs import SILENCE_MS, set_back
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 # Of a silent server: the connection times out several times during the cleanup.
 CLEANUP_SECONDS_MAX = 60.0

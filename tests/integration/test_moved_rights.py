@@ -18,7 +18,7 @@ from testkit.postgres import Server, find_binaries
 from tests.conftest import SECRET_KEY, provision
 from tests.integration.online import FAR, is_writable, left_over, move, two_servers, url_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 ROLE = 'reporting "eu"'
 QUOTED = '"reporting ""eu"""'

@@ -50,7 +50,7 @@ from tests.integration.online import (
     writing,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 TABLES = (
     WRITTEN,

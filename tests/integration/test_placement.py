@@ -15,8 +15,6 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def with_servers(settings: Settings, folder: Path, **servers: dict[str, int]) -> Settings:
     """Return *settings* with these servers, each a folder of its own, besides the default one."""

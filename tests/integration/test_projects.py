@@ -15,7 +15,7 @@ from tests.integration.projects import Project
 from tests.integration.test_recording import DIALECTS
 
 # As in production, where a warning is no error.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 # What Alembic's own template makes of a new revision.
 TEMPLATE = '''

@@ -25,8 +25,6 @@ from tests.integration import gates
 from tests.integration.gates import Gate, is_migrated
 from tests.integration.test_run_options import plan
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def set_read_only(services: Services, tenant: Tenant, *, is_read_only: bool) -> Tenant:
     now = await tenants.get(services.catalog, tenant.id)

@@ -15,7 +15,7 @@ from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
 from tests.integration.test_placement import create
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 TENANTS = 6
 

@@ -32,8 +32,6 @@ from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.gates import tenants, url_of
 from tests.integration.programs import running
 
-pytestmark = pytest.mark.timeout(120)
-
 NOTE = "CREATE TABLE note (id integer PRIMARY KEY, text varchar(200));"
 ROWS = "INSERT INTO note VALUES (1, 'a; :b %s 100% {c}'), (2, 'it''s');"
 VERSIONS = "SELECT version_num FROM alembic_version"

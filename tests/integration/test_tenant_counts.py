@@ -22,8 +22,6 @@ from tests.contracts.ledger import sync_engine
 from tests.integration import gates
 from tests.integration.gates import Gate, spoil
 
-pytestmark = pytest.mark.timeout(120)
-
 _ROWS = Statement(sa.select(sa.func.count().label("count")).select_from(tenant_count), Count)
 
 

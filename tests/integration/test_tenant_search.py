@@ -12,8 +12,6 @@ from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 from tests.conftest import PASSWORD
 
-pytestmark = pytest.mark.timeout(120)
-
 NAMES = (
     'Quote "North" Ltd',
     "NORTHWIND",

@@ -10,7 +10,6 @@ WALKS, STEPS = 2, 30
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_are_as_the_model_predicts(engine: str, request: pytest.FixtureRequest):
     """A walk that fails is printed, shrunk."""
     seed = random.SystemRandom().getrandbits(32)

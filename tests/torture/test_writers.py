@@ -10,7 +10,6 @@ ROUNDS = 10
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_lose_no_text_and_show_none_early(engine: str, request: pytest.FixtureRequest):
     seed = f"{random.SystemRandom().getrandbits(32):x}"
     url = "" if engine == "sqlite" else request.getfixturevalue("postgres_url")
