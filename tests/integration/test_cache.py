@@ -18,7 +18,7 @@ from tenantry.access import credentials
 from tenantry.access.identify import Credentials
 from tenantry.app import app_over
 from tenantry.catalog.cache import CatalogCache
-from tenantry.catalog.pace import PACE
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import admin
 from tenantry.db.statements import Statement
@@ -27,10 +27,13 @@ from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.postgres import Server, own_server
 from tests.conftest import SECRET_KEY, World, client_of, make_world
+from tests.originals import Content
 
 HELD_SECONDS_MAX = 1.0
 # Also of a busy machine, and of a server that starts.
-ANSWER_SECONDS_MAX = 20.0
+ANSWER_SECONDS_MAX = 100.0
+# A pause of a busy machine is no reason to read what is remembered again.
+PATIENT = Pace(fresh_seconds=60.0)
 POSTS = "/api/public/blog/posts"
 DRAFTS = "/api/tenant/blog/posts"
 
@@ -59,6 +62,14 @@ async def seconds_until(status: int, ask: Callable[[], Awaitable[httpx.Response]
 
 class TestRememberedCaller:
     """The credentials of a caller are verified once, and remembered."""
+
+    @pytest.fixture(name="services")
+    async def _services(
+        self, settings: Settings, copied: Content | None
+    ) -> AsyncIterator[Services]:
+        _ = copied  # first
+        async with open_services(settings, pace=PATIENT) as services:
+            yield services
 
     async def test_is_forgotten_when_the_session_or_the_key_expires(self, world: World):
         services, ctx = world.services, system_context("test")
@@ -207,7 +218,7 @@ class TestChange:
 
 class TestCatalogCache:
     async def test_are_remembered_while_nothing_changes(self, services: Services):
-        cache, reads = services.catalog.cache, []
+        cache, reads = CatalogCache(services.catalog, PATIENT), []
 
         async def read(session: CatalogSession) -> str:
             del session
@@ -220,7 +231,8 @@ class TestCatalogCache:
 
     async def test_expire_unless_the_epoch_is_read(self, services: Services):
         """Without a read of the epoch, each is read again after a while."""
-        cache = CatalogCache(services.catalog)
+        fresh_seconds = 3.0  # the first two reads are within it, also on a busy machine
+        cache = CatalogCache(services.catalog, Pace(fresh_seconds=fresh_seconds))
         answers = iter("abc")
 
         async def read(session: CatalogSession) -> str:
@@ -229,7 +241,7 @@ class TestCatalogCache:
 
         await cache.check_epoch()
         assert [await cache.get("key", read) for _ in range(2)] == ["a", "a"]
-        await asyncio.sleep(PACE.fresh_seconds + 0.05)
+        await asyncio.sleep(fresh_seconds + 0.05)
 
         assert [await cache.get("key", read) for _ in range(2)] == ["b", "c"]
 
@@ -349,6 +361,6 @@ class TestCatalogGone:
                 await seconds_until(200, lambda: client.get(POSTS))
                 await seconds_until(200, lambda: boss.get("/api/admin/tenants"))
                 run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(100):
                     run = await services.fleet.wait(run_id)
                 assert (run.success_count, run.failed_count) == (2, 0)

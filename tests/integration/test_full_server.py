@@ -23,7 +23,7 @@ from tests.conftest import provision
 from tests.integration.engines import on_postgresql
 from tests.integration.test_outages import Fleet
 
-pytestmark = [on_postgresql, pytest.mark.timeout(120)]
+pytestmark = on_postgresql
 
 TENANTS = 4
 ONE = Statement[Any](sa.text("SELECT 1"))
@@ -84,7 +84,7 @@ class TestRequest:
         self, settings: Settings, ordinary: Settings, made: list[Tenant]
     ):
         limit(settings, ordinary, 1)
-        impatient = ordinary.model_copy(update={"connect_timeout_s": 1.0})
+        impatient = ordinary.model_copy(update={"connect_timeout_s": 3.0})
         async with open_services(impatient, works=False) as services:
             async with using(services, made[0]):
                 with pytest.raises(ServerFull):

@@ -16,9 +16,11 @@ from tests.integration.programs import running
 
 pytestmark = pytest.mark.slow
 
-DEADLINE_SECONDS = 1.5
-END_SECONDS_MAX = 20
-RUN_SECONDS_MAX = 15
+# The other tenants are migrated within it, also on a busy machine.
+DEADLINE_SECONDS = 8.0
+# Also on a busy machine, and less than an endless revision takes.
+LATE_SECONDS_MAX = 45
+END_SECONDS_MAX = 100
 # On one tenant alone; the others find nothing to do.
 AT_VICTIM = """
 me = op.get_bind().scalar(sa.text("SELECT email FROM tenantry_user"))
@@ -47,7 +49,7 @@ async def outcomes(
     async with running("migrate", hostile) as process:
         run_id = UUID(await process.line())
         began = time.monotonic()
-        said = await process.line(RUN_SECONDS_MAX)
+        said = await process.line()
         took = time.monotonic() - began
         assert said == "3 1", "the run ends, and the others are migrated"
         with contextlib.suppress(TimeoutError):
@@ -86,7 +88,7 @@ class TestHostileRevision:
         took, status, items = await outcomes(hostile, folder, "while True: pass")
 
         victim = items.pop("victim")
-        assert took < DEADLINE_SECONDS + 12
+        assert took < DEADLINE_SECONDS + LATE_SECONDS_MAX
         assert victim.state == MigrationState.FAILED
         assert victim.error == "The database did not answer in time."
         assert {item.applied for item in items.values()} == {"u1_hostile"}
@@ -96,7 +98,7 @@ class TestHostileRevision:
         self, hostile: Settings, folder: AlembicFolder, engine: str
     ):
         sql = (
-            "SELECT pg_sleep(60)"
+            "SELECT pg_sleep(600)"
             if engine == "postgresql"
             else "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
             "SELECT max(i) FROM n"
@@ -104,6 +106,6 @@ class TestHostileRevision:
 
         took, status, items = await outcomes(hostile, folder, f"op.execute({sql!r})")
 
-        assert took < DEADLINE_SECONDS + 10
+        assert took < DEADLINE_SECONDS + LATE_SECONDS_MAX
         assert status == 0
         assert items["victim"].error == "The database did not answer in time."

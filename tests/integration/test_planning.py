@@ -24,8 +24,6 @@ from testkit import raw_sql
 from testkit.faults import Faults
 from tests.integration.gates import Gate, tenants
 
-pytestmark = pytest.mark.timeout(120)
-
 SMALL_BATCHES = Pace(added_max=3, opened_max=2, closed_max=2)
 
 
@@ -127,7 +125,7 @@ class TestPlan:
         self, settings: Settings
     ):
         """As if the planner had been silent between two batches."""
-        slow = Pace(added_max=3, pause_seconds=0.5, beat_seconds=60.0)
+        slow = Pace(added_max=3, pause_seconds=4.0, beat_seconds=60.0)
         async with (
             open_services(settings, works=False, pace=slow) as services,
             open_services(settings, works=False, pace=slow) as other,
@@ -171,7 +169,7 @@ class TestWaves:
             gate.build()
             run_id = await plan(services, RunOptions(waves=[9]))
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 while await states(services, run_id) != {"Pending": 9}:  # noqa: ASYNC110 - by workers
                     await asyncio.sleep(0.05)
             gate.open()

@@ -28,7 +28,7 @@ from tests.unit.test_postgres_urls import PASSWORD
 pytestmark = on_postgresql
 
 ROLE = "test_odd"
-CONNECT_SECONDS = 4.0
+CONNECT_SECONDS = 8.0
 PATIENT_SECONDS = 60.0
 BYTES_MAX = 65_536
 HBA = ("host all test_odd 127.0.0.1/32 scram-sha-256", "host all all 127.0.0.1/32 trust")

@@ -62,7 +62,7 @@ async def with_schedules(world: World) -> None:
         body = {"title": title, "content": "Text.", "publish": title == "Offer"}
         made[title] = ok(await owner.post(OWN_POSTS, json=body), 201)
     # The first is stored before it is due, also on a busy machine.
-    soon, later, last = (utc_now() + timedelta(seconds=one) for one in (2, 3600, 7200))
+    soon, later, last = (utc_now() + timedelta(seconds=one) for one in (6, 3600, 7200))
     for title, times in {
         "Soon": {"publishAt": soon, "unpublishAt": later},
         "Later": {"publishAt": later, "unpublishAt": last},

@@ -27,8 +27,6 @@ from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate, tenants, url_of
 from tests.integration.programs import running
 
-pytestmark = pytest.mark.timeout(120)
-
 MOVED_ON = "not attempted: The database was migrated after the run, so the run is not undone there."
 
 LOST = "The log of the database has lost what the run has applied: it is perhaps an older copy."
@@ -485,7 +483,7 @@ async def test_a_killed_undo_is_finished_and_other_tenants_stay_byte_for_byte(
             table = f"u{number}_t{number}"
             add_table(folder, table, head="import time")
             file = folder.path / "versions" / f"{table}.py"
-            file.write_text(file.read_text().replace("op.drop", "time.sleep(0.05)\n    op.drop"))
+            file.write_text(file.read_text().replace("op.drop", "time.sleep(0.5)\n    op.drop"))
         run = await migrate(services, tenant_ids=[one.id for one in touched])
         written = [raw_sql.written(url_of(services, one), without="nothing") for one in others]
     random = Random(8)  # noqa: S311 - a test that can be repeated
