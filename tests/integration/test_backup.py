@@ -14,7 +14,7 @@ from tenantry.services import system_context
 from tenantry.work.progress import Progress
 from tests.conftest import World
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 class SlowTarget(FolderTarget):

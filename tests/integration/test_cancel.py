@@ -23,8 +23,6 @@ from testkit import raw_sql
 from tests.integration.gates import Gate, is_migrated, tenants, until_held, url_of
 from tests.integration.programs import running
 
-pytestmark = pytest.mark.timeout(120)
-
 CANCELLED = "not attempted: run cancelled"
 SILENCE_MS = 5_000
 
@@ -276,7 +274,7 @@ class TestStop:
             raw_sql.run(gated.catalog, "ALTER TABLE tenant_migration RENAME TO elsewhere")
             gate.open()
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await services.worker.stop()
 
             assert [is_migrated(services, one) for one in made] == [True, True, False, False]
@@ -301,7 +299,7 @@ async def _until_claimed(settings: Settings, services: Services, count: int) -> 
     worker_id = services.heartbeat.worker_id
     text = worker_id.hex if settings.catalog.startswith("sqlite") else str(worker_id)
     sql = f"SELECT count(*) FROM tenant_migration WHERE worker_id = '{text}'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while raw_sql.rows(settings.catalog, sql) != [(count,)]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

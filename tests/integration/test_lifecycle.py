@@ -33,7 +33,7 @@ from tests.integration.programs import Program, running
 from tests.integration.test_runs import SILENCE_MS, set_back
 
 KILLS = 4
-CLEARED_SECONDS_MAX = 15
+CLEARED_SECONDS_MAX = 100
 CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
 
 
@@ -424,7 +424,6 @@ class TestActivate:
 
 class TestKill:
     @pytest.mark.slow
-    @pytest.mark.timeout(120)
     async def test_leaves_nothing_that_is_not_cleared_away(
         self, with_user: Settings, folder: AlembicFolder
     ):

@@ -18,7 +18,7 @@ from tenantry.tenant.stream import STREAM
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME, UNDO_HEAD
-from tests.integration.conftest import LOCK_MS, Rig
+from tests.integration.conftest import DEADLINE_SECONDS, LOCK_MS, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
 
 CREATE_NOTES = """
@@ -659,8 +659,9 @@ class TestLock:
         assert "A lock was not free in time" in reason(done)
         assert "55P03" in reason(done)
         assert done.applied == []
-        assert LOCK_MS / 1000 <= took <= LOCK_TRIES_MAX * LOCK_MS / 1000 + 3
-        assert LOCK_MS / 2000 < max(waits) < took / 2
+        assert LOCK_MS / 1000 <= took < DEADLINE_SECONDS / 2
+        blocked = [wait for wait in waits if wait > LOCK_MS / 2000]
+        assert len(blocked) > 1, "a reader goes on after each attempt"
         assert (await rig.migrate(tenant_url)).error is None
 
     @on_postgresql
@@ -770,7 +771,7 @@ class TestLock:
         assert "A lock was not free in time: something else writes to the database" in explain(
             error
         )
-        assert LOCK_MS * (LOCK_TRIES_MAX - 1) / 1000 < took < LOCK_MS * 3 * LOCK_TRIES_MAX / 1000
+        assert LOCK_MS * (LOCK_TRIES_MAX - 1) / 1000 < took < DEADLINE_SECONDS / 2
         assert (await rig.migrate(tenant_url)).error is None
 
     @pytest.mark.slow

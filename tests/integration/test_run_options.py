@@ -31,8 +31,6 @@ from tests.conftest import provision
 from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def plan(services: Services, options: RunOptions = EVERY_ACTIVE_TENANT) -> UUID:
     return await services.fleet.plan(system_context("ada"), triggered_by="ada", options=options)
@@ -448,7 +446,7 @@ def _claimed_count(settings: Settings, run_id: UUID) -> int:
 
 
 async def _until_claimed(settings: Settings, run_id: UUID, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while _claimed_count(settings, run_id) < count:  # noqa: ASYNC110 - it is another process
             await asyncio.sleep(0.02)
 

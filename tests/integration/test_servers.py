@@ -25,7 +25,7 @@ from testkit.faults import Faults
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 ONE = Statement[Any](sa.text("SELECT 1"))
 # A program that copies a database: its arguments are a URL and two names.
 COPY = """

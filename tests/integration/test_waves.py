@@ -22,8 +22,6 @@ from tests.conftest import provision
 from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
-pytestmark = pytest.mark.timeout(120)
-
 SMALL_BATCHES = Pace(added_max=3, opened_max=2, closed_max=2)
 CANARY = "name=tenant04"
 ADA = system_context("ada")
@@ -136,7 +134,7 @@ class TestNames:
                 assert await process.line() == "ready"
                 run_id = await plan(services, RunOptions(waves=[CANARY, "100%"]))
                 sql = "SELECT tenant_name FROM tenant_migration WHERE worker_id IS NOT NULL"
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while raw_sql.rows(gated.catalog, sql) != [("tenant04",)]:  # noqa: ASYNC110
                         await asyncio.sleep(0.02)
             gate.open()

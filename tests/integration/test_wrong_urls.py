@@ -13,13 +13,13 @@ from testkit.postgres import Server, create_database, own_server
 from testkit.programs import free_port
 from testkit.revisions import AlembicFolder
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 PASSWORD = "not-to-be-seen"
 WAITS = "has been away for more than 1 s. The database cannot be reached"
 REFUSED = "(Connection refused)."
 READ_ONLY = "The transaction is read-only: see `default_transaction_read_only` of the URL"
-SOON_SECONDS_MAX = 30.0
+SOON_SECONDS_MAX = 120.0
 """Also on a busy machine, and far less than the patience with a server."""
 PATIENCE_SECONDS = 300.0
 

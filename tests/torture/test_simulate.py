@@ -9,7 +9,8 @@ import pytest
 
 from harness.processes import ROOT
 
-SECONDS_MAX = 170
+SECONDS_MAX = 900
+SEARCH_SECONDS = "600"  # a planted fault is found in seconds of an idle machine
 HISTORIES = Path(__file__).parent / "histories"
 FAILED = [
     # A process that had lost its job was still dropping its database at the end.
@@ -53,7 +54,7 @@ class TestSimulate:
     @pytest.mark.slow
     def test_finds_a_planted_fault_and_plays_it_again(self):
         fault = ("--fault", "jobs_of_the_living_are_taken")
-        found = _simulate(*fault, "--seconds", "150")  # it is found in seconds of an idle machine
+        found = _simulate(*fault, "--seconds", SEARCH_SECONDS)
 
         seed = re.search(r"seed (\S+): (.+)\. These events are enough", found.stdout)
         assert seed is not None, found.stdout + found.stderr
@@ -80,7 +81,7 @@ class TestSimulate:
         "fault", ["outcomes_change", "undo_goes_forward", "nothing_is_dropped"]
     )
     def test_finds_a_fault_of_runs_of_undos_and_of_the_ledger(self, fault: str):
-        done = _simulate("--fault", fault, "--seconds", "120")
+        done = _simulate("--fault", fault, "--seconds", SEARCH_SECONDS)
 
         seed = re.search(r"seed (\S+): (.+)\. These events are enough", done.stdout)
         assert seed is not None, done.stdout + done.stderr
