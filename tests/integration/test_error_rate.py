@@ -16,12 +16,12 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.integration.gates import Gate, tenants
-
-pytestmark = pytest.mark.timeout(120)
+from tests.integration.test_runs import set_back
 
 ADA = system_context("ada")
-END_SECONDS_MAX = 30
-WAIT_SECONDS = 3.0
+END_SECONDS_MAX = 60
+# What happens while a run holds is done within it, also on a busy machine.
+WAIT_SECONDS = 6.0
 READ_SECONDS = 2 * PACE.beat_seconds  # then each process has seen that there is no run
 
 
@@ -115,9 +115,11 @@ class TestErrorRate:
         async with open_services(rated) as services:
             await fleet(services, gate, 2)
             run = await until_holding(services, await start(services))
-            await workers.beat(services.catalog, new_id())
+            other = new_id()
+            await workers.beat(services.catalog, other)
+            set_back(rated, other, -60_000)  # it lives for longer than the check lasts
             with pytest.raises(ErrorRateUnknown, match="1 of 2 processes"):
-                await error_rate.check(services.catalog, run, wait_seconds=2.0, reports_seconds=2.0)
+                await error_rate.check(services.catalog, run, wait_seconds=2.0, reports_seconds=6.0)
 
     async def test_is_a_percentage_of_a_run_with_waves_that_holds_for_no_person(
         self, rated: Settings

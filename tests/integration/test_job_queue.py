@@ -440,7 +440,8 @@ class TestCancel:
         async def cancel(*_: object, **__: object) -> None:
             (job,) = (await admin.get(JOBS)).json()["data"]["items"]
             await admin.post(f"{JOBS}/{job['id']}/cancel", json={})
-            await asyncio.sleep(2 * PROGRESS_SECONDS)
+            # Before that, the cancellation ends the wait.
+            await asyncio.sleep(2 * PROGRESS_SECONDS if is_named else WAIT_SECONDS)
 
         if is_named:
             faults.before(creating, "finish_audited", cancel)

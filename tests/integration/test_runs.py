@@ -156,11 +156,12 @@ class TestClaim:
 
         set_back(settings, first, SILENCE_MS - 1_000)
         before = await claimed(quiet, second)
+        silent_ms = await workers.now_ms(quiet.catalog) - seen_at_ms(settings, first)
         set_back(settings, first, 1_100)
         after = await claimed(quiet, second)
 
-        assert before == []
-        assert len(after) == TENANTS
+        assert not before or silent_ms > SILENCE_MS, "only if this machine took a second for it"
+        assert len(before or after) == TENANTS
 
     @pytest.mark.slow
     async def test_of_a_worker_that_beats_stays_its_own(self, quiet: Services):
@@ -533,8 +534,17 @@ class TestWork:
 
 
 def set_back(settings: Settings, worker_id: UUID, milliseconds: int) -> None:
-    text = worker_id.hex if settings.catalog.startswith("sqlite") else str(worker_id)
     raw_sql.run(
         settings.catalog,
-        f"UPDATE worker SET seen_at_ms = seen_at_ms - {milliseconds} WHERE id = '{text}'",
+        f"UPDATE worker SET seen_at_ms = seen_at_ms - {milliseconds} {_is(settings, worker_id)}",
     )
+
+
+def seen_at_ms(settings: Settings, worker_id: UUID) -> int:
+    sql = f"SELECT seen_at_ms FROM worker {_is(settings, worker_id)}"
+    return int(raw_sql.rows(settings.catalog, sql)[0][0])
+
+
+def _is(settings: Settings, worker_id: UUID) -> str:
+    text = worker_id.hex if settings.catalog.startswith("sqlite") else str(worker_id)
+    return f"WHERE id = '{text}'"

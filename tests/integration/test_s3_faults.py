@@ -47,8 +47,8 @@ def _write(target: S3Target) -> None:
 class TestDeadlines:
     @pytest.mark.parametrize("fault", ["silent", "slow"])
     def test_of_a_call_name_the_storage(self, storage: HostileS3, fault: str):
+        _write(S3Target(PLACE, answer_seconds=PATIENT_SECONDS))
         target = S3Target(PLACE, answer_seconds=0.5)
-        _write(target)
         storage.fault = fault
 
         with pytest.raises(S3Unavailable) as raised:
@@ -105,7 +105,7 @@ class TestCancel:
             made = await provision(services, "acme")
             storage.fault, storage.after = "silent", after
             job = await services.queue.add(ctx, BACKUP, tenant=made.tenant)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(storage.requests) <= after:  # noqa: ASYNC110 - of another thread
                     await asyncio.sleep(0.01)
             with own_seconds() as seconds:
@@ -129,10 +129,8 @@ class TestListing:
         with pytest.raises(S3Unavailable, match=r"more than 100,000 objects"):
             S3Target(PLACE).names()
 
-        asked = len(storage.requests)
-        assert asked <= s3.OBJECTS_MAX // LISTED_AT_ONCE + 2
-        time.sleep(0.3)
-        assert len(storage.requests) == asked
+        time.sleep(0.3)  # what was asked for before that arrives
+        assert len(storage.requests) <= s3.OBJECTS_MAX // LISTED_AT_ONCE + 2
 
     async def test_that_was_given_up_asks_for_no_more(self, storage: HostileS3):
         storage.fault = "endless"
@@ -140,10 +138,11 @@ class TestListing:
             async with asyncio.timeout(0.1):
                 await Archives(PLACE, Keys(["a secret key"])).page(Window(1, 10))
 
-        await asyncio.sleep(0.2)
-        asked = len(storage.requests)
-        await asyncio.sleep(0.5)
-        assert len(storage.requests) == asked
+        asked = -1
+        while asked < len(storage.requests):  # one may be under way still
+            asked = len(storage.requests)
+            await asyncio.sleep(0.5)
+        assert asked < s3.OBJECTS_MAX // LISTED_AT_ONCE, "it was not given up"
 
 
 class TestWriting:
