@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from uuid import UUID
 
 import pytest
@@ -481,15 +480,17 @@ async def test_a_killed_undo_is_finished_and_other_tenants_stay_byte_for_byte(
         before = dumps(services, touched)
         for number in range(1, 4):
             table = f"u{number}_t{number}"
-            add_table(folder, table, head="import time")
+            add_table(folder, table, head="import time\nonline = True")
             file = folder.path / "versions" / f"{table}.py"
-            file.write_text(file.read_text().replace("op.drop", "time.sleep(0.5)\n    op.drop"))
+            file.write_text(file.read_text().replace("op.drop", "time.sleep(0.2)\n    op.drop"))
         run = await migrate(services, tenant_ids=[one.id for one in touched])
         written = [raw_sql.written(url_of(services, one), without="nothing") for one in others]
-    random = Random(8)  # noqa: S311 - a test that can be repeated
-    async with running("undo", undoable, run.id) as process:
+        urls = [url_of(services, one) for one in touched]
+    one_by_one = undoable.model_copy(update={"migrate_concurrency": 1})
+    async with running("undo", one_by_one, run.id) as process:
         undo_id = UUID(await process.line())
-        await asyncio.sleep(random.uniform(0.1, 0.4))
+        while all("t3" in raw_sql.tables(url) for url in urls):  # noqa: ASYNC110 - by the process
+            await asyncio.sleep(0.02)
         process.signal(signal.SIGKILL)
     async with open_services(undoable) as services:
         between = dumps(services, touched)
