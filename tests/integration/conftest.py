@@ -33,7 +33,9 @@ from tests.integration.gates import Gate
 MakeMigrator = Callable[..., Migrator]
 Keep = Callable[[Database[Any]], Database[Any]]
 
-DEADLINE_SECONDS = 30.0
+# Both are enough for a busy machine.
+DEADLINE_SECONDS = 60.0
+CONNECT_SECONDS = 20.0
 LOCK_MS = 400
 
 
@@ -117,7 +119,7 @@ def _make_migrator() -> Iterator[MakeMigrator]:
 
 def _limits(deadline_seconds: float) -> TimeLimits:
     return TimeLimits(
-        connect_seconds=5.0,
+        connect_seconds=CONNECT_SECONDS,
         deadline_seconds=deadline_seconds,
         lock_ms=LOCK_MS,
         lock_pause_seconds=0.01,
@@ -188,7 +190,10 @@ def _make_server(
         else:
             url = request.getfixturevalue("postgres_url")
         return open_server(
-            url, connections_max=connections_max, timeout_seconds=5.0, synchronous="NORMAL"
+            url,
+            connections_max=connections_max,
+            timeout_seconds=CONNECT_SECONDS,
+            synchronous="NORMAL",
         )
 
     return make
