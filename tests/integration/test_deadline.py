@@ -21,7 +21,7 @@ from tests.own_time import own_seconds
 
 # A migration comes to each of the moments within it, also on a busy machine.
 DEADLINE_SECONDS = 5.0
-# On a slower one, a deadline can pass before the lock is asked for.
+# The shorter ones can pass before the lock is asked for.
 LONGER_AND_LONGER = (1.0, 5.0, 25.0)
 # A busy machine is late; a deadline that is not kept never ends.
 LATE_SECONDS_MAX = 5.0
