@@ -250,7 +250,7 @@ class TestLimitCommand:
 class TestFairShare:
     @pytest.fixture(name="asked")
     def _asked(self, faults: Faults) -> list[int]:
-        """The tenants whose requests have asked for a place, one by one."""
+        """The tenant of each request that has asked for a place."""
         asked: list[int] = []
 
         async def note(_share: FairShare, key: int) -> None:

@@ -248,7 +248,7 @@ class TestASchedule:
     async def test_is_sent_when_readers_see_it_also_by_a_process_with_a_fast_clock(
         self, hooked_settings: Settings, content: Content, hooked: Endpoint
     ):
-        # The first look at the outbox is before it, also on a busy machine.
+        # The outbox is read for the first time before it, also on a busy machine.
         pace = dataclasses.replace(QUICK, moments_late_seconds=6)
         async with worked_on(hooked_settings, content, pace) as blog:
             await schedule(blog, await blog.write("Later"), publishAt=HOUR)

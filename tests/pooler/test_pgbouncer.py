@@ -48,7 +48,7 @@ pytestmark = on_postgresql
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "use-pgbouncer.md"
 SAMPLE = re.compile(r"^```ini\n(.*?)^```", re.DOTALL | re.MULTILINE)
 STATEMENT_SECONDS = 0.5
-# A statement that is not ended lasts 60 s, and the wait for a lock for ever.
+# A statement that is not ended lasts 60 s, and the wait for a lock does not end.
 LATE_SECONDS_MAX = 20.0
 RECOVERY_SECONDS_MAX = 30.0
 # Where it is no matter, also on a busy machine.
