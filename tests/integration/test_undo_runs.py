@@ -16,6 +16,7 @@ from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.pending_revisions import LostData
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.fleet.run_undo import NothingToUndo, RunUnfinished, UndoOfUndo
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.undo import NoDowngrade, RevisionLost
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
@@ -23,7 +24,7 @@ from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, HEAD_NAME, UNDO_HEAD, provision
 from tests.integration.engines import on_postgresql
-from tests.integration.gates import Gate, tenants, url_of
+from tests.integration.gates import Gate, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
 MOVED_ON = "not attempted: The database was migrated after the run, so the run is not undone there."
@@ -266,6 +267,24 @@ class TestUndo:
             assert LOST in await errors(services, undo)
             assert [versions(services, one) for one in some] == [{"u1"}, {"begin"}]
             assert counts(await migrate(services, undoes=run.id)) == (0, 1)
+
+    async def test_takes_back_what_a_late_process_has_applied_where_all_had_failed(
+        self, undoable: Settings, folder: AlembicFolder
+    ):
+        async with open_services(undoable) as services:
+            [one] = await tenants(services, 1)
+            add_table(folder, "u1_note")
+            spoil(services, one)
+            run = await migrate(services)
+            assert counts(run) == (0, 1)
+            mend(services, one)
+            scripts = RunScripts(services.streams())
+            late = await services.migrator.migrate(url_of(services, one), scripts, run_id=run.id)
+            assert late.error is None
+            undo = await migrate(services, undoes=run.id)
+
+            assert await applied(services, undo) == ["u1_note"]
+            assert versions(services, one) == {"begin"}
 
     async def test_opens_no_tenant_that_a_stopped_run_has_not_begun(
         self, undoable: Settings, folder: AlembicFolder

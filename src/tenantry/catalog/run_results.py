@@ -42,6 +42,12 @@ _APPLIED_IN = Statement(
     ),
     Value,
 )
+_TAKEN_FAILURES = Statement(
+    sa.select(_item.tenant_id.label("value"))
+    .where(of_run, _item.worker_id.is_not(None), _item.state == MigrationState.FAILED.value)
+    .limit(1),
+    Value,
+)
 _count = sa.func.count()
 is_left = sa.or_(
     tenant.c.failing_run_id.is_not(None),
@@ -75,6 +81,11 @@ _FAILURES = Statement(
 async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
     """Return the causes of the failures in a run, most frequent first, at most `CAUSES_MAX`."""
     return await session.fetch_all(_FAILURES, run=run_id)
+
+
+async def has_taken_failures(session: CatalogSession, run_id: UUID) -> bool:
+    """Return whether a tenant has failed in a run after a process had taken it."""
+    return bool(await fetch_values(session, _TAKEN_FAILURES, run=run_id))
 
 
 async def has_applied(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> bool:

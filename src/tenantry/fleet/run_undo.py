@@ -68,7 +68,9 @@ async def scripts_of(session: CatalogSession, streams: Streams, options: RunOpti
     # As the run: a revision that is in its log alone would count as applied.
     scripts = UndoScripts(replace(streams, has_log=True), run.id)
     names = await run_results.applied(session, run.id)
-    if not await asyncio.to_thread(scripts.check, names):
+    is_users = await asyncio.to_thread(scripts.check, names)
+    # A process that was frozen can have applied revisions after its tenant had failed.
+    if not is_users and not await run_results.has_taken_failures(session, run.id):
         raise NothingToUndo
     return scripts
 
