@@ -207,26 +207,33 @@ async def _work(
             ctx, triggered_by=ctx.actor, options=chosen, plan_id=plan_id
         )
         run = await _follow(opened, run_id, on_progress, stopped)
-        items = await runs.ended(opened.catalog, run_id)
-        return RunResult(
-            *_counts(run),
-            state=run.state.value,
-            databases=[
-                DatabaseResult(
-                    one.tenant_name,
-                    one.database_name,
-                    tuple(one.applied.split(",")) if one.applied else (),
-                    one.error,
-                )
-                for one in items
-            ],
-            changes=opened.changes,
-        )
+        if run is not None:
+            return await _result(opened, run)
+    raise RunStopped  # an error in the block would not wait for the databases in work
+
+
+async def _result(opened: AttachedFleet, run: MigrationRun) -> RunResult:
+    items = await runs.ended(opened.catalog, run.id)
+    return RunResult(
+        *_counts(run),
+        state=run.state.value,
+        databases=[
+            DatabaseResult(
+                one.tenant_name,
+                one.database_name,
+                tuple(one.applied.split(",")) if one.applied else (),
+                one.error,
+            )
+            for one in items
+        ],
+        changes=opened.changes,
+    )
 
 
 async def _follow(
     opened: AttachedFleet, run_id: UUID, on_progress: OnProgress | None, stopped: threading.Event
-) -> MigrationRun:
+) -> MigrationRun | None:
+    """Return a run when it has ended, or is left to a person; None if it was *stopped* before."""
     seen_at = monotonic_seconds()
     while not stopped.is_set():
         try:
@@ -241,7 +248,7 @@ async def _follow(
             if run.finished_at is not None or run.is_left_to_person:
                 return run
         await asyncio.sleep(POLL_SECONDS)
-    raise RunStopped
+    return None
 
 
 def _options(migrations: str | Path, state: str | Path, options: Mapping[str, Any]) -> FleetOptions:
