@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -10,6 +11,8 @@ import pytest
 
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
+from tenantry.migration.lock_retries import Inspection
+from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from testkit import raw_sql
@@ -107,24 +110,63 @@ def _migrate(rig: Rig, make_migrator: MakeMigrator) -> Callable[[str], "asyncio.
     return lambda url: asyncio.ensure_future(migrate(url))
 
 
+async def _said_at_last(
+    make_migrator: MakeMigrator, ask: Callable[[Migrator], Awaitable[SchemaState | Inspection]]
+) -> str:
+    """Return the error with the first deadline after which it is `AWAITED`, or the longest."""
+    said = ""
+    for seconds in LONGER_AND_LONGER:
+        try:
+            error = (await ask(make_migrator(seconds))).error
+        except TimeoutError as late:
+            error = late
+        assert error is not None
+        said = explain(error)
+        if said == AWAITED:
+            break
+    return said
+
+
 class TestAnotherMigration:
+    @pytest.mark.parametrize("rehearses", [False, True])
     async def test_that_does_not_end_is_named(
-        self, tenant_url: str, gate: Gate, rig: Rig, make_migrator: MakeMigrator
+        self, tenant_url: str, gate: Gate, rig: Rig, make_migrator: MakeMigrator, *, rehearses: bool
     ):
+        async def ask(migrator: Migrator) -> SchemaState | Inspection:
+            scripts = RunScripts(rig.streams())
+            if rehearses:
+                return await migrator.inspect(tenant_url, scripts, rehearses=True)
+            return await migrator.migrate(tenant_url, scripts, run_id=new_id())
+
         gate.build()
         frozen = asyncio.create_task(rig.migrate(tenant_url))
         await gate.reached(1)
-
-        for seconds in LONGER_AND_LONGER:
-            migrator, scripts = make_migrator(seconds), RunScripts(rig.streams())
-            done = await migrator.migrate(tenant_url, scripts, run_id=new_id())
-            error = explain(_error_of(done))
-            if error == AWAITED:
-                break
+        said = await _said_at_last(make_migrator, ask)
         gate.open()
 
-        assert error == AWAITED
+        assert said == AWAITED
         assert (await frozen).error is None
+
+
+class TestFrozenProcess:
+    async def test_knows_what_it_has_committed_after_its_deadline(
+        self,
+        tenant_url: str,
+        gate: Gate,
+        migrate: Callable[[str], "asyncio.Future[Outcome]"],
+    ):
+        """While it is frozen, here its event loop, the server commits what it was sent."""
+        gate.build()
+        running = migrate(tenant_url)
+        await gate.reached(1)
+        gate.open()
+        time.sleep(DEADLINE_SECONDS)  # noqa: ASYNC251 - the loop must not run
+
+        done, _ = await running
+
+        assert isinstance(done, SchemaState)
+        assert (done.error, [one.revision for one in done.applied]) == (None, ["g1_gate"])
+        assert "note" in raw_sql.tables(tenant_url)
 
 
 def _error_of(done: SchemaState | Exception) -> Exception:

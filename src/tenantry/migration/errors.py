@@ -17,7 +17,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.errors import TenantryError, chain_of
 from tenantry.migration import sql_text
 from tenantry.migration.revisions import RevisionFailed, describe
-from tenantry.migration.statements import JOINT
+from tenantry.migration.statements import JOINT, LockAwaited
 from tenantry.migration.streams import UnknownRevision
 
 REASON_CHARS_MAX = 500
@@ -108,10 +108,6 @@ zone
 PLACEHOLDER = "…"
 # Several names with punctuation between them are one placeholder: `main.note`, `a, b`.
 _REPEATED = re.compile(rf"{PLACEHOLDER}(?:[^\w{PLACEHOLDER}]*{PLACEHOLDER})+")
-
-
-class LockAwaited(TimeoutError):
-    """The deadline has passed while a migration waited for the lock of another one."""
 
 
 # Their messages are the same for every cause.

@@ -24,7 +24,7 @@ from tenantry.migration.guard import (
 )
 from tenantry.migration.guarded_drivers import SqliteConnection
 from tenantry.migration.pragmas import ForeignKeysOn, JournalModeSet, Pragmas
-from tenantry.migration.statements import LiveRevision, Step, is_recorded
+from tenantry.migration.statements import LiveRevision, LockAwaited, Step, is_recorded
 
 # A lock file next to the database while a run migrates it. A run waits for another run at this
 # lock without a limit of its own, but only `lock_ms` for any other writer.
@@ -133,7 +133,7 @@ class SqliteExecution(Execution):
         while (handle := _try_lock(path)) is None:
             self.guard.awaits_other = True
             if monotonic_seconds() > ends:
-                raise TimeoutError
+                raise LockAwaited
             self.guard.sleep(backoff_seconds(LOCK_POLL_SECONDS))
         self.guard.awaits_other = False
         try:

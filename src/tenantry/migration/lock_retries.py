@@ -154,9 +154,12 @@ class LockRetries:
     def state_after(self, execution: Execution, error: Exception) -> SchemaState:
         """Return what is committed in the database after *error*; raise it if that is unknown."""
         try:
-            return replace(execution.read_state(self._run_id, self._scripts.undo), error=error)
+            state = execution.read_state(self._run_id, self._scripts.undo)
         except Exception as unreadable:
             raise error from unreadable
+        # All is committed, and only the answer was late, as in a process that was frozen.
+        is_late = isinstance(error, TimeoutError) and state.applied and self._scripts.is_done(state)
+        return state if is_late else replace(state, error=error)
 
     def to_head(self, execution: Execution, *, is_first: bool = True) -> SchemaState:
         """Bring the database to the head.

@@ -23,14 +23,13 @@ from tenantry.migration.bootstrap import (
     write_stamp,
     write_version,
 )
-from tenantry.migration.errors import LockAwaited
 from tenantry.migration.execution import Execution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.lock_retries import LOCK_PAUSE_SECONDS_MAX, Inspection, LockRetries
 from tenantry.migration.lock_timeouts import BOOTSTRAP_WAIT_MS, LockTimeouts, timeouts_sql
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, SchemaState, Undo
-from tenantry.migration.statements import SchemaMoved, Statement
+from tenantry.migration.statements import LockAwaited, SchemaMoved, Statement
 from tenantry.migration.streams import Streams
 
 if TYPE_CHECKING:
@@ -125,7 +124,8 @@ class Migrator:
                 raise
             # The connection was lost or timed out, so something may have been committed.
             error = failed
-        left = ends - asyncio.get_running_loop().time()
+        # A process that was frozen in the COMMIT has no time left, and must know what it has done.
+        left = max(ends - asyncio.get_running_loop().time(), self._limits.spare_seconds)
         work = partial(attempts.state_after, error=error)
         return await self._run(url, scripts.streams, work, seconds=left)
 

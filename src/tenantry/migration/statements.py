@@ -18,6 +18,10 @@ class SchemaMoved(Exception):
     """Another run has migrated the database since its version was read, or is doing so now."""
 
 
+class LockAwaited(TimeoutError):
+    """The deadline has passed while a migration waited for the lock of another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One statement to send.
