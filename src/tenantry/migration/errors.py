@@ -51,7 +51,10 @@ _IN_BLOCK = "inside a transaction block"
 _USE_BLOCK = (
     ": use `autocommit_block()` (SQL: `-- tenantry: no-transaction`) in a separate revision"
 )
-_AWAITED = ": another migration of it has not ended, or its process is frozen"
+_AWAITS_OTHER = (
+    ", while it was asked for the lock of a migration: perhaps another one has not ended, or its "
+    "process is frozen"
+)
 _TO_CREATE = "permission denied to create database"
 # A retry may succeed: lock timeout, deadlock, serialization failure.
 _LOCK_STATES = ("55P03", "40")
@@ -278,7 +281,7 @@ def _explain_cause(cause: BaseException, revision: str | None, mask: Mask) -> st
 def _explain_client(error: BaseException, revision: str | None, mask: Mask) -> str:
     """Explain an error that was not sent by the server."""
     if isinstance(error, TimeoutError):
-        why = _AWAITED if isinstance(error, LockAwaited) else ""
+        why = _AWAITS_OTHER if isinstance(error, LockAwaited) else ""
         return f"The database did not answer in time{why}."
     because = ""
     if found := outage_errors.reason_of(

@@ -263,6 +263,7 @@ class Execution(ABC):
                     self._upgrade(step, connection, raw)
                 if step.revision is not None:
                     self._check_open(raw)
+            self.guard.awaits_other = False
 
     def _upgrade(self, step: LiveRevision, connection: sa.Connection, raw: Any) -> None:
         guard = self.guard

@@ -69,7 +69,7 @@ class Guard:
         is_watching: Whether a revision is running.
         is_in_block: Whether it is in an autocommit block, where it can have a transaction.
         is_final: Whether it has sent what this run must not repeat.
-        awaits_other: Whether the work waits until another migration of the database has ended.
+        awaits_other: Whether it has asked for the lock of a migration, which another may have.
         stop: Set by another thread when nothing more may be sent.
         before_commit: Called before the COMMIT; raises an error if there must be none.
     """

@@ -317,6 +317,7 @@ class LockRetries:
         return SchemaState(script.stop, script.applied)
 
     def _read_state(self, execution: Execution, run_id: UUID | None) -> SchemaState:
+        execution.guard.awaits_other = False
         while True:
             try:
                 state = execution.read_state(run_id, self._scripts.undo)
@@ -347,6 +348,7 @@ class LockRetries:
             pause = backoff_seconds(
                 MOVED_PAUSE_SECONDS, self._moves, longest=MOVED_PAUSE_SECONDS_MAX, jitter=1
             )
+            execution.guard.awaits_other = True  # also where the lock is only tried
             execution.guard.sleep(pause)
         except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
             self._pause_at_lock(execution, error)

@@ -287,7 +287,7 @@ class Migrator:
         statement and the commit, so nothing is committed after this has raised an error.
 
         Raises:
-            LockAwaited: It took longer than *seconds*, and waited for another migration.
+            LockAwaited: It took longer than *seconds*, and had asked for the lock of a migration.
             Exception: Any error of *work*.
         """
         execution = self._execution(url, streams)

@@ -19,7 +19,7 @@ class SchemaMoved(Exception):
 
 
 class LockAwaited(TimeoutError):
-    """The deadline has passed while a migration waited for the lock of another one."""
+    """The deadline has passed after a migration has asked for its lock, which another may have."""
 
 
 @dataclass(frozen=True, slots=True)

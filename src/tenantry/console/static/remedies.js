@@ -17,7 +17,7 @@ const REMEDIES = [
   ],
   [/lock was not free/, "Find the session that holds the lock (pg_stat_activity), and retry."],
   [
-    /another migration of it/,
+    /asked for the lock of a migration/,
     "Let the other migration end, or end its process if that is frozen; then retry.",
   ],
   [
