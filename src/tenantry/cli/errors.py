@@ -58,7 +58,7 @@ ADVICE: dict[type[TenantryError], str] = {
     EmailInUse: "`tenantry user list TENANT` lists the users.",
     McpTokenNotFound: "`tenantry token list TENANT` lists the tokens.",
     MigrationRunNotFound: "`tenantry migrate history` lists the runs.",
-    RunNotHolding: "If its process was stopped, `tenantry migrate all` goes on with it.",
+    RunNotHolding: "If it is running without a process, `tenantry migrate all` goes on with it.",
     RunUnfinished: "`tenantry migrate undo RUN` ends a cancelled run of a killed process.",
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
     TenantExists: "Use --replace TENANT, or --as NAME.",
