@@ -34,7 +34,7 @@ NEW_PASSWORD = "another quite long passphrase"
 SECONDS_TO_TAKE_EFFECT = 1.0
 
 SHORT_LIVED_SECONDS = 9
-NEAR_END_SECONDS = 4
+NEAR_END_SECONDS = 2
 
 GIVE_UP_SECONDS = 8.0
 
@@ -227,8 +227,8 @@ def p15(stage: Stage) -> Figure:
             ports = [one.port for one in _replicas(stage, stack, world, engine)]
             delays += asyncio.run(_expire_and_revoke(world, ports, tokens, faults))
     return Figure(
-        done=f"{tokens} McpTokens on each engine used 1 s before and 1 s after their end, and "
-        f"{tokens} revoked (the real clock; P35 moves it)",
+        done=f"{tokens} McpTokens on each engine used {NEAR_END_SECONDS} s before and 1 s after "
+        f"their end, and {tokens} revoked (the real clock; P35 moves it)",
         found=f"{len(faults)} wrong answers; revoked ones refused within {max(delays):.2f} s "
         "in every process",
         faults=faults,
