@@ -199,7 +199,7 @@ class TestDeadlines:
         """
         body = json.dumps({"email": "a@example.com", "password": "x"}).encode()
         limits = dataclasses.replace(QUICK, head_seconds=5, idle_seconds=5)
-        body_limits = BodyLimits(seconds_max=5, silence_seconds_max=4)
+        body_limits = BodyLimits(seconds_max=5, silence_seconds_max=2.4)
         async with impatient(services, limits, body_limits) as at, at.line() as line:
             for seconds in (0, 2.4):
                 await asyncio.sleep(seconds)

@@ -330,6 +330,7 @@ class TestFairShare:
                 await until_asked(asked, PLACES)
                 waiting = asyncio.create_task(owner.post(OWN_POSTS, content=b"{"))
                 await until_asked(asked, PLACES + 1)
+                await asyncio.wait([waiting], timeout=1)
                 assert not waiting.done(), "it would be refused as soon as it is decoded"
             await asyncio.wait(held)
 

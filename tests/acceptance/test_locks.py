@@ -26,9 +26,12 @@ from tests.integration.engines import on_postgresql
 POSTS = "/api/tenant/blog/posts"
 WHEN_IT_WAITS = """
     DO $$ BEGIN
-        WHILE NOT EXISTS (
-            SELECT FROM pg_locks WHERE relation = '{first}'::regclass AND NOT granted
-        ) LOOP
+        FOR tries IN 1..6000 LOOP
+            EXIT WHEN EXISTS (
+                SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
+                WHERE datname = current_database() AND relation = '{first}'::regclass
+                AND NOT granted
+            );
             PERFORM pg_sleep(0.01);
         END LOOP;
         LOCK TABLE {second} IN ACCESS EXCLUSIVE MODE;

@@ -114,20 +114,37 @@ class Served:
     port: int
     metrics_port: int
 
-    def metric(self, name: str) -> dict[str, float]:
-        """Return the sums of the samples of this name, for each process."""
+    def read(self) -> "Metrics":
+        """Return the metrics of this moment: of a process that is late, there are none."""
         text = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60).text
-        sums: dict[str, float] = {}
+        names = ("requests", "processes", "replaced_processes")
+        sums: dict[str, dict[str, float]] = {f"tenantry_{name}": {} for name in names}
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                if sample.name == name:
+                if (found := sums.get(sample.name.removesuffix("_total"))) is not None:
                     process = sample.labels.get("process", "")
-                    sums[process] = sums.get(process, 0) + sample.value
-        return sums
+                    found[process] = found.get(process, 0) + sample.value
+        requests, processes, replaced = sums.values()
+        return Metrics(requests, int(processes[""]), int(replaced.get("", 0)))
 
-    def requests(self) -> dict[str, float]:
-        """Return how many requests each process has answered."""
-        return self.metric("tenantry_requests_total")
+    def read_of_all(self) -> "Metrics":
+        """Return the first metrics in which no process is late."""
+        while (found := self.read()).processes != PROCESSES:
+            time.sleep(0.05)
+        return found
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """How many requests each process has answered, and how many processes there are.
+
+    Attributes:
+        replaced: How many of them have replaced others.
+    """
+
+    requests: dict[str, float]
+    processes: int
+    replaced: int
 
 
 @pytest.fixture(name="served")
@@ -156,27 +173,26 @@ class TestServe:
     def test_spreads_connections_and_shows_all_metrics(self, served: Served):
         with Load(served.port).sent() as load:
             load.wait_for_more()
-            wait_until(lambda: all(served.requests().get(one) for one in ("1", "2")))
+            wait_until(lambda: all(served.read().requests.get(one) for one in ("1", "2")))
+        found = served.read_of_all()
 
         assert not load.failures
-        wait_until(lambda: sum(served.requests().values()) >= load.answered)
-        assert set(served.requests()) <= {"1", "2"}
-        wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES})
+        assert set(found.requests) == {"1", "2"}
+        assert sum(found.requests.values()) >= load.answered
 
     def test_shows_the_metrics_of_now_after_a_process_was_silent(self, served: Served):
         """Not those that the process sent too late."""
         silent = min(serving_ids(served.program))
         os.kill(silent, signal.SIGSTOP)
         try:
-            wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES - 1})
+            wait_until(lambda: served.read().processes == PROCESSES - 1)
         finally:
             os.kill(silent, signal.SIGCONT)
-        wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES})
+        served.read_of_all()
         with Load(served.port).sent() as load:
             load.wait_for_more()
 
-        # A process that is late is left out of the metrics of that moment.
-        wait_until(lambda: sum(served.requests().values()) >= load.answered)
+        assert sum(served.read_of_all().requests.values()) >= load.answered
 
     def test_replaces_a_killed_process(self, served: Served):
         """Only the requests that it had in work fail: at most one of each client."""
@@ -184,12 +200,12 @@ class TestServe:
         with Load(served.port).sent() as load:
             load.wait_for_more()
             os.kill(min(before), signal.SIGKILL)
-            wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES})
+            wait_until(lambda: served.read().processes == PROCESSES)
             wait_until(lambda: len(serving_ids(served.program) - before) == 1)
             load.wait_for_more()
 
         assert len(load.failures) <= CLIENTS, load.failures
-        assert served.metric("tenantry_replaced_processes_total") == {"": 1}
+        assert served.read().replaced == 1
         assert "a serving process has ended" in served.program.stderr
 
     def test_is_restarted_without_a_failed_request(self, served: Served):

@@ -64,7 +64,7 @@ class Seeded:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let a migration of it wait, so that no run of it ends before the block does."""
+        """Let a migration of it wait, for up to 80 s: no run of it ends before the block does."""
         with contextlib.closing(sqlite3.connect(self.file, isolation_level=None)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             yield

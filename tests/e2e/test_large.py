@@ -30,7 +30,7 @@ REFRESHED_MAX = 5_000
 
 LATENCY_MS = 150
 FIRST_TILES_MS_MAX = 1000
-LOADS_MAX = 20  # another program can need the processor during most of them
+LOADS_MAX = 5  # another program can need the processor during most of them
 ADDED_TILES_MS = 15_000
 RUN_TENANTS = 10_000
 TASK_MS_MAX = 50

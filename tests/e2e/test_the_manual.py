@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 
 BUILT = Path(files.__file__).parent / "manual"
 LCP_MS_MAX = 1000
-LOADS_MAX = 10  # another program can need the processor during most of them
+LOADS_MAX = 5  # another program can need the processor during most of them
 STEPS_MAX = 2
 PAGES = (
     "",
@@ -127,14 +127,14 @@ def test_a_table_without_space_is_a_list_with_the_names_of_its_columns(
 @pytest.mark.parametrize("page", ["", "howto/deploy.html"])
 def test_a_page_from_disk_is_painted_within_a_second(browser: Browser, page: str, manual: str):
     assert manual
-    with browser.new_context() as context:
-        shown = context.new_page()
-        took: list[float] = []
-        while len(took) < LOADS_MAX and min(took, default=LCP_MS_MAX) >= LCP_MS_MAX:
+    took: list[float] = []
+    while len(took) < LOADS_MAX and min(took, default=LCP_MS_MAX) >= LCP_MS_MAX:
+        with browser.new_context() as context:  # nothing of an earlier load is kept
+            shown = context.new_page()
             shown.goto((BUILT / (page or "index.html")).as_uri())
             took.append(shown.evaluate(LCP))
 
-        assert min(took) < LCP_MS_MAX
+    assert min(took) < LCP_MS_MAX
 
 
 def test_the_theme_is_that_of_the_console(watched: Watched, manual: str):

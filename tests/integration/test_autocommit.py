@@ -16,7 +16,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import BASE, SchemaRevision, SchemaState
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
-from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
+from tests.integration.conftest import DEADLINE_SECONDS, LOCK_MS, MakeMigrator, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
 
 CREATE_NOTES = """
@@ -257,8 +257,9 @@ class TestAutocommitBlock:
             holder.execute("SELECT * FROM note")
             holder.execute("UPDATE note SET text = text")
             runs = [asyncio.create_task(rig.migrate(tenant_url)) for _ in range(3)]
-            while raw_sql.rows(tenant_url, WORKING) != [(1,)]:  # noqa: ASYNC110 - by the server
-                await asyncio.sleep(0.05)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while raw_sql.rows(tenant_url, WORKING) != [(1,)]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
             await asyncio.sleep(LOCK_MS * (LOCK_TRIES_MAX + 1) / 1000)
             assert not any(run.done() for run in runs), "longer than a lock may hold up traffic"
             assert raw_sql.rows(tenant_url, WORKING) == [(1,)]

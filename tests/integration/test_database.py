@@ -357,8 +357,9 @@ class TestLostConnection:
         async with opened(url, counting, 1) as database:
             await database.execute(ADD, **a_sample("one"))
             _terminate_backends(url)
-            while raw_sql.rows(url, OURS):  # noqa: ASYNC110 - they end by themselves
-                await asyncio.sleep(0.05)
+            async with asyncio.timeout(60):
+                while raw_sql.rows(url, OURS):  # noqa: ASYNC110 - they end by themselves
+                    await asyncio.sleep(0.05)
             await asyncio.sleep(0.2)
 
             await database.execute(ADD, **a_sample("two"))

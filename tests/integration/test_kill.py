@@ -304,8 +304,9 @@ class TestTerminate:
             async with open_services(fleet_settings) as services:
                 await services.worker.stop()  # the other process is to do the work
                 run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
-                while not await runs.ended(services.catalog, run_id):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+                async with asyncio.timeout(RESUMED_SECONDS_MAX):
+                    while not await runs.ended(services.catalog, run_id):  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
                 process.signal(signal.SIGTERM)
                 status, _ = await process.ended()
                 ended = await runs.ended(services.catalog, run_id)

@@ -1,6 +1,7 @@
 """Undo exactly one run: in each tenant, what that run has applied there, and nothing else."""
 
 import asyncio
+import random
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, HEAD_NAME, UNDO_HEAD, provision
 from tests.integration.engines import on_postgresql
-from tests.integration.gates import Gate, mend, spoil, tenants, url_of
+from tests.integration.gates import WAIT_SECONDS_MAX, Gate, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
 MOVED_ON = "not attempted: The database was migrated after the run, so the run is not undone there."
@@ -508,8 +509,10 @@ async def test_a_killed_undo_is_finished_and_other_tenants_stay_byte_for_byte(
     one_by_one = undoable.model_copy(update={"migrate_concurrency": 1})
     async with running("undo", one_by_one, run.id) as process:
         undo_id = UUID(await process.line())
-        while all("t3" in raw_sql.tables(url) for url in urls):  # noqa: ASYNC110 - by the process
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            while all("t3" in raw_sql.tables(url) for url in urls):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(random.uniform(0, 0.6))  # noqa: S311 - in the middle of the second
         process.signal(signal.SIGKILL)
     async with open_services(undoable) as services:
         between = dumps(services, touched)

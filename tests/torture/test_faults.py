@@ -16,7 +16,7 @@ CALLS = 1
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(1_800),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc builds what lets calls fail"),
 ]
 

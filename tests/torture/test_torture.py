@@ -13,7 +13,7 @@ from harness.torture.__main__ import CHECKS
 from harness.torture.scale import SHORT
 from harness.torture.trial import Trial
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("name", CHECKS)
