@@ -112,7 +112,6 @@ PLACEHOLDER = "…"
 # Several names with punctuation between them are one placeholder: `main.note`, `a, b`.
 _REPEATED = re.compile(rf"{PLACEHOLDER}(?:[^\w{PLACEHOLDER}]*{PLACEHOLDER})+")
 
-
 # Their messages are the same for every cause.
 OF_ANY_CAUSE = (DatabaseUnavailable, ServerAway)
 
