@@ -106,10 +106,10 @@ def examine(
         return unrecorded, reason
     if isinstance(revision, SqlRevision):
         return revision.part.statements, None
-    recordings = in_time(lambda: [record_once(revision, dialect, version_table) for _ in range(2)])
-    if recordings is None:
+    once = partial(record_once, revision, dialect, version_table)  # a late one begins no second
+    if (one := in_time(once)) is None or (other := in_time(once)) is None:
         return unrecorded, f"takes more than {RECORD_SECONDS_MAX:g} s to record"
-    (first, reason), (second, _) = recordings
+    (first, reason), (second, _) = one, other
     if reason is not None:
         return Unrecorded.AUTOCOMMIT if reason.startswith(_BLOCK) else unrecorded, reason
     texts = tuple(one.sql for one in first)
