@@ -33,7 +33,6 @@ def requests_of(mine: str, theirs: str) -> Sequence[Request]:
 
 
 class TestIsolation:
-    @pytest.mark.timeout(120)
     async def test_holds_while_both_tenants_ask_at_once(self, world: World):
         """Twenty clients make two thousand calls over sockets of their own."""
         async with served(world.app) as server:

@@ -623,7 +623,6 @@ class TestLongCall(WithMigrations):
         assert (await ended(world))["successCount"] == 2
 
     @pytest.mark.slow
-    @pytest.mark.timeout(120)
     @pytest.mark.parametrize("engine", ["postgresql"])
     async def test_is_cut_when_the_catalog_is_lost(self, world: World, mine: Migrations) -> None:
         """After the first space, a cut is the only signal; the run still ends."""

@@ -17,7 +17,7 @@ from testkit.request_samples import params
 from tests.contracts.ledger import difference
 from tests.contracts.stage import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
 # The others are logins and logouts, passwords and McpTokens, to unpublish and to delete.
 ADDING = {

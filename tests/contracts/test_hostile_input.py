@@ -19,7 +19,7 @@ from testkit.request_samples import STRICT, items_of, kinds_of, members_of, para
 from testkit.response_form import faults, message_of
 from tests.contracts.stage import Stage
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 KIB_64 = 65_536
 MIB = 1_048_576

@@ -28,7 +28,7 @@ from testkit.response_form import FORBIDDEN, UNAUTHENTICATED, faults
 from tests.contracts.cast import Cast
 from tests.contracts.ledger import difference, essence
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
 EVERY = params(ENDPOINTS)
 CLOSED = params([one for one in ENDPOINTS if level_of(one.path) != "Open"])
@@ -45,7 +45,9 @@ CANONICAL = {
     Combination("acme", "user of acme"),
     Combination(None, None, "bound"),
 }
-# A login that succeeds costs a hash. These are enough; the others send no password.
+# A request with a valid password costs a hash.
+HASHING = ("/login", "/links/use")
+# These are enough; the others send no password.
 LOGINS_OF = CANONICAL | {Combination(key) for key in ("globex", "blogless", "mcpless")}
 
 
@@ -129,7 +131,7 @@ class TestEveryEndpoint:
 
         for sent, _ in cells(endpoint, admitted=True):
             tenant = acting(asked, sent)
-            is_costly = endpoint.path.endswith("/login") and sent not in LOGINS_OF
+            is_costly = endpoint.path.endswith(HASHING) and sent not in LOGINS_OF
             body = b"{}" if is_costly else _encoded(cast, endpoint, tenant)
             answer = await _ask(cast, endpoint, sent, body)
             found = [*faults(answer, endpoint.path), *leaks(cast, answer, but=tenant)]

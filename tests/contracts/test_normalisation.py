@@ -20,7 +20,7 @@ from testkit.request_samples import items_of, kinds_of, members_of, params, path
 from testkit.response_form import faults
 from tests.contracts.stage import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
 # Sorting marks of two classes into one order is quadratic: 8 s and 50 s for these.
 MARKS = {

@@ -13,7 +13,7 @@ from testkit.asgi import Answer
 from testkit.request_samples import params
 from tests.contracts.stage import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
 STALE = '"00000000000000000000000000000000"'
 READ = {one.path: one for one in ENDPOINTS if one.method == "GET"}

@@ -18,7 +18,7 @@ from testkit.request_samples import params
 from tests.contracts.ledger import essence
 from tests.contracts.stage import Stage, as_admin
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
 MESSAGE = "The tenant is read-only: its data can be read, and every write is rejected."
 MALFORMED = b'{"email": '

@@ -15,7 +15,7 @@ from testkit.request_samples import params
 from tests.contracts.ledger import Dump, difference
 from tests.contracts.stage import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
 # A new password is always a change: its hash is a new one.
 ALWAYS_CHANGE = {"/api/tenant/auth/change-password"}
