@@ -38,6 +38,7 @@ from tests.acceptance.support import (
     until,
 )
 from tests.conftest import PASSWORD, World, client_of, make_world
+from tests.own_clock import Clock
 
 LOGOUT = "/api/tenant/auth/logout"
 PLACES = request_limits.IN_WORK_MAX
@@ -48,16 +49,6 @@ POST = {"title": "Too late", "content": "It waited."}
 POLICY = re.compile(r'"(?:credential|tenant)";q=(\d+);w=60')
 LEFT = re.compile(r'"(?:credential|tenant)";r=(\d+);t=(\d+)')
 LIMIT = 60
-
-
-class Clock:
-    """Monotonic seconds that pass when the test says so: on a busy machine, many would pass."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture(name="clock")

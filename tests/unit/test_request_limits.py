@@ -4,18 +4,9 @@ import pytest
 
 from tenantry.access.request_limits import COUNTED_MAX, RateLimits, TooManyRequests, check
 from tenantry.kit.ids import new_id
+from tests.own_clock import Clock
 
 CREDENTIAL = new_id()
-
-
-class Clock:
-    """Monotonic seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture(name="clock")
