@@ -12,10 +12,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 
 from tenantry.catalog import run_claims, run_tenants, runs
-from tenantry.catalog.workers import SILENCE_MS
+from tenantry.catalog.run_tables import tenant_migration
+from tenantry.catalog.runs import MigrationState
+from tenantry.catalog.workers import NO_WORKER, SILENCE_MS
+from tenantry.db.statements import Statement
 from tenantry.fleet import outcomes
+from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import is_lock_timeout, is_write_refused
@@ -485,6 +490,28 @@ class TestSilentProcess:
 
             assert [is_migrated(services, one) for one in some] == [True, False, False]
 
+    async def test_takes_no_tenant_back_on_which_it_still_works(self, gated: Settings, gate: Gate):
+        """The outcome of its first attempt would count for the second one, which applies later."""
+        async with open_services(gated) as services:
+            await tenants(services, 1)
+            gate.build()
+            run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
+            await gate.reached(1)
+            # Another process has taken it over, and given it back.
+            lost = sa.update(tenant_migration).values(worker_id=NO_WORKER)
+            async with services.catalog.begin() as session:
+                await session.execute(Statement[Any](lost))
+            services.worker.hint()
+            await asyncio.sleep(3 * POLL_SECONDS)
+            holders = raw_sql.rows(gated.catalog, "SELECT worker_id FROM tenant_migration")
+            gate.open()
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while not (ended := await runs.ended(services.catalog, run_id)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+
+        assert [UUID(str(holder)) for (holder,) in holders] == [NO_WORKER]
+        assert [item.state for item in ended] == [MigrationState.SUCCESS.value]
+
 
 def pause_until_ended(settings: Settings, run_id: UUID) -> None:
     """Stop this process, as SIGSTOP does, until another one has taken over its tenants."""
@@ -498,8 +525,8 @@ async def end_in_its_place(settings: Settings, run_id: UUID) -> None:
     async with open_services(settings, works=False) as services:
         own, catalog = services.heartbeat.worker_id, services.catalog
         await asyncio.sleep(SILENCE_MS / 1000 + 0.2)
-        items = await run_claims.claim(
-            catalog, run_id, own, server_name=SERVER_DEFAULT, limit=100, were_held=True
+        items = await run_claims.take_over(
+            catalog, run_id, own, server_name=SERVER_DEFAULT, limit=100
         )
         now = utc_now()
         ended = [

@@ -35,7 +35,7 @@ class TestInFlight:
         ended = outcome(new_id())
         counts = [in_flight.count]
 
-        in_flight.claimed(1)
+        in_flight.claimed([ended.item])
         counts.append(in_flight.count)
         in_flight.started(ended.item)
         counts.append(in_flight.count)
@@ -48,29 +48,47 @@ class TestInFlight:
         assert in_flight.is_idle
 
     def test_counts_a_released_tenant_no_more(self, in_flight: InFlight):
-        in_flight.claimed(2)
+        first, second = outcome(new_id()).item, outcome(new_id()).item
+        in_flight.claimed([first, second])
 
-        in_flight.released()
+        in_flight.released(first)
 
         assert (in_flight.count, in_flight.is_idle) == (1, False)
 
     def test_only_writes_when_all_tenants_are_finished(self, in_flight: InFlight):
-        in_flight.claimed(2)
-        in_flight.started(outcome(new_id()).item)
-        in_flight.finished(outcome(new_id()))
+        first, last = outcome(new_id()), outcome(new_id())
+        in_flight.claimed([first.item, last.item])
+        in_flight.started(first.item)
+        in_flight.finished(first)
         before = in_flight.only_writes
 
-        last = outcome(new_id())
         in_flight.started(last.item)
         between = in_flight.only_writes
         in_flight.finished(last)
 
         assert (before, between, in_flight.only_writes) == (False, False, True)
 
+    def test_has_a_tenant_of_a_run_and_a_server_until_its_outcome_is_written(
+        self, in_flight: InFlight
+    ):
+        run_id = new_id()
+        first, second, other = outcome(run_id), outcome(run_id), outcome(new_id())
+        in_flight.claimed([first.item, second.item, other.item])
+        in_flight.started(first.item)
+        in_flight.finished(first)
+        before = set(in_flight.tenants_of(run_id, "default"))
+        in_flight.written([first])
+        in_flight.released(second.item)
+
+        assert before == {first.item.tenant_id, second.item.tenant_id}
+        assert not in_flight.tenants_of(run_id, "default")
+        assert not in_flight.tenants_of(other.item.run_id, "second")
+        assert set(in_flight.tenants_of(other.item.run_id, "default")) == {other.item.tenant_id}
+
     def test_counts_the_failures_of_each_run_until_they_are_written(self, in_flight: InFlight):
         first, second = new_id(), new_id()
         ended = [outcome(first, MigrationState.FAILED), outcome(second), outcome(first)]
-        in_flight.claimed(3)
+        in_flight.claimed([one.item for one in ended])
         for one in ended:
             in_flight.started(one.item)
             in_flight.finished(one)
@@ -83,7 +101,7 @@ class TestInFlight:
 
     def test_lists_a_tenant_from_its_start_to_its_end(self, in_flight: InFlight):
         ended = outcome(new_id())
-        in_flight.claimed(1)
+        in_flight.claimed([ended.item])
         before = in_flight.in_work
         in_flight.started(ended.item)
         started = in_flight.in_work
@@ -95,14 +113,16 @@ class TestInFlight:
 
     def test_keeps_a_stop_when_it_is_reset(self, in_flight: InFlight):
         run_id = new_id()
-        in_flight.claimed(2)
-        in_flight.started(outcome(run_id).item)
-        in_flight.finished(outcome(run_id, MigrationState.FAILED))
+        failed = outcome(run_id, MigrationState.FAILED)
+        in_flight.claimed([failed.item, outcome(run_id).item])
+        in_flight.started(failed.item)
+        in_flight.finished(failed)
         in_flight.stop()
 
         in_flight.reset()
 
         assert in_flight.is_idle
+        assert not in_flight.tenants_of(run_id, "default")
         assert in_flight.failures_unwritten(run_id) == 0
         assert in_flight.is_stopping
 

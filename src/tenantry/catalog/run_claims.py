@@ -80,7 +80,11 @@ def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
 
 _on_server = _item.server_name == sa.bindparam("server_name", type_=sa.String)
 _CLAIM = _claim_of(_on_server, _item.worker_id.is_(None), _goes_on)
-_CLAIM_ABANDONED = _claim_of(_on_server, is_abandoned(_item.worker_id, _worker))
+_TAKE_OVER = _claim_of(
+    _on_server,
+    is_abandoned(_item.worker_id, _worker),
+    ~is_listed(_item.tenant_id, sa.bindparam("busy", type_=Ids)),
+)
 _is_held = sa.and_(_item.worker_id == _worker, is_open)
 _HELD = Statement(
     sa.select(*columns_of(tenant_migration, _Held)).where(
@@ -161,16 +165,38 @@ async def claim(
     *,
     server_name: str,
     limit: int,
-    were_held: bool = False,
 ) -> list[RunTenant]:
     """Claim the first *limit* unclaimed items that may start; none if the run is stopped.
 
-    With *were_held*, claim those that another worker returned, or a dead worker held: they may have
-    been started. They are in the order in which the tenants were created.
+    They are in the order in which the tenants were created.
     """
-    statement = _CLAIM_ABANDONED if were_held else _CLAIM
     found = await session.fetch_all(
-        statement, run=run_id, worker=worker_id, server_name=server_name, limit=limit
+        _CLAIM, run=run_id, worker=worker_id, server_name=server_name, limit=limit
+    )
+    return sorted(found, key=lambda item: item.tenant_id)
+
+
+async def take_over(
+    session: CatalogSession,
+    run_id: UUID,
+    worker_id: UUID,
+    *,
+    server_name: str,
+    limit: int,
+    busy: Collection[UUID] = (),
+) -> list[RunTenant]:
+    """Claim what another worker returned, or a silent one held: it may have been started.
+
+    The *busy* tenants are left out: *worker_id* lost them, and has not stopped to work on them. It
+    would write the outcome of its first attempt as that of its second one.
+    """
+    found = await session.fetch_all(
+        _TAKE_OVER,
+        run=run_id,
+        worker=worker_id,
+        server_name=server_name,
+        limit=limit,
+        busy=list(busy),
     )
     return sorted(found, key=lambda item: item.tenant_id)
 

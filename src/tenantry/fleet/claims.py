@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import partial
 from uuid import UUID
 
 import structlog
@@ -253,11 +252,19 @@ class Claims:
     ) -> int:
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
         holder, lapses = self._heartbeat.worker_id, self._heartbeat.lapses
-        on_server = partial(run_claims.claim, server_name=server_name, limit=limit)
-        for was_held in (False, True):
-            found = await on_server(self._catalog, run.id, holder, were_held=was_held)
-            if found:
-                break
+        found = await run_claims.claim(
+            self._catalog, run.id, holder, server_name=server_name, limit=limit
+        )
+        was_held = not found
+        if was_held:
+            found = await run_claims.take_over(
+                self._catalog,
+                run.id,
+                holder,
+                server_name=server_name,
+                limit=limit,
+                busy=self._in_flight.tenants_of(run.id, server_name),
+            )
         self._has_taken_over |= was_held and bool(found)
         # After the claim: if a tenant is made read-only and has no claim then, none of its
         # migrations starts later.
@@ -271,7 +278,7 @@ class Claims:
         queue = self._queue_of(server_name)
         if found:
             queue.last_run = run.id
-        self._in_flight.claimed(len(found))
+        self._in_flight.claimed(found)
         for item in found:
             reason = withheld.get(item.tenant_id)
             claimed = Claimed(item, active, was_held=was_held, lapses=lapses, withheld=reason)

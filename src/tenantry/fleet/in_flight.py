@@ -1,7 +1,7 @@
 """The tenants that this process has in flight: claimed, and the outcome not yet written."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from itertools import islice
 from uuid import UUID
 
@@ -28,6 +28,7 @@ class InFlight:
         self._finished = 0
         self._is_stopping = False
         self._failures: Counter[UUID] = Counter()
+        self._held: defaultdict[tuple[UUID, str], set[UUID]] = defaultdict(set)
         self._in_work: dict[tuple[UUID, UUID], tuple[RunTenant, float]] = {}
 
     @property
@@ -70,9 +71,15 @@ class InFlight:
         """Return how many tenants of a run failed here and are not in the catalog's count yet."""
         return self._failures[run_id]
 
-    def claimed(self, count: int) -> None:
-        """Add *count* tenants that were claimed in the catalog."""
-        self._claimed += count
+    def tenants_of(self, run_id: UUID, server_name: str) -> Collection[UUID]:
+        """Return the tenants of a run on a server that are in flight, in any state."""
+        return self._held.get((run_id, server_name), ())
+
+    def claimed(self, items: Sequence[RunTenant]) -> None:
+        """Add tenants that were claimed in the catalog."""
+        self._claimed += len(items)
+        for one in items:
+            self._held[one.run_id, one.server_name].add(one.tenant_id)
 
     def started(self, item: RunTenant) -> None:
         """Move one tenant from claimed to started."""
@@ -80,9 +87,10 @@ class InFlight:
         self._claimed -= 1
         self._started += 1
 
-    def released(self) -> None:
+    def released(self, item: RunTenant) -> None:
         """Remove one tenant that was claimed and will not start here."""
         self._claimed -= 1
+        self._drop(item)
 
     def finished(self, outcome: Outcome | Returned) -> None:
         """Move one tenant from started to finished."""
@@ -95,6 +103,8 @@ class InFlight:
     def written(self, outcomes: Sequence[Outcome | Returned]) -> None:
         """Remove tenants with written outcomes, or that another process has taken over."""
         self._finished -= len(outcomes)
+        for one in outcomes:
+            self._drop(one.item)
         self._failures -= Counter(one.item.run_id for one in outcomes if _is_failure(one))
 
     def stop(self) -> None:
@@ -105,7 +115,14 @@ class InFlight:
         """Remove everything: the tasks that worked on it have ended. A stop stays."""
         self._claimed = self._started = self._finished = 0
         self._failures.clear()
+        self._held.clear()
         self._in_work.clear()
+
+    def _drop(self, item: RunTenant) -> None:
+        key = item.run_id, item.server_name
+        self._held[key].discard(item.tenant_id)
+        if not self._held[key]:
+            del self._held[key]
 
 
 def _is_failure(outcome: Outcome | Returned) -> bool:

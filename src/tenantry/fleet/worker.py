@@ -198,7 +198,7 @@ class Worker:
             claimed = await self._claims.next(server_name)
             stop_reason = claimed.withheld or await self._stop_reason(claimed.run)
             if self._in_flight.is_stopping:
-                self._in_flight.released()  # `stop` releases it in the catalog
+                self._in_flight.released(claimed.item)  # `stop` releases it in the catalog
                 continue
             self._in_flight.started(claimed.item)
             outcome = await self._outcome(claimed, stop_reason)
