@@ -304,6 +304,22 @@ class TestTwoProcesses:
             assert raw_sql.rows(url, f"SELECT count(*) FROM {LOG}") == [(5,)]
 
 
+def killed_run(fleet: Fleet, urls: dict[str, str]) -> str:
+    """Kill `fleet migrate` when the first of several databases has ended; return the run."""
+    first = fleet.migrate()
+    add_slow(fleet, 1)
+    # One after the other, so that the run goes on for seconds after the first has ended.
+    arguments = ("fleet", "migrate", "--urls", "databases.txt")
+    one = {"TENANTRY_MIGRATE_CONCURRENCY": "1"}
+    with running(fleet.project.folder, *arguments, **one) as killed:
+        while not any(version(url) == [("a5",)] for url in urls.values()):
+            time.sleep(0.05)
+        killed.process.kill()
+    shown = fleet("history", "--json", has_list=False).data
+    [run_id] = {one["id"] for one in shown["items"]} - {first["runId"]}
+    return str(run_id)
+
+
 @pytest.mark.slow
 class TestKills:
     """SIGKILL of `fleet migrate`, at any moment: each revision once, and nothing half."""
@@ -333,24 +349,27 @@ class TestKills:
 
     def test_are_undone_after_the_run_was_cancelled(self, fleet: Fleet):
         urls = fleet.add(*(f"d{number}" for number in range(8)))
-        first = fleet.migrate()
-        add_slow(fleet, 1)
-        # One after the other, so that the run goes on for seconds after the first has ended.
-        arguments = ("fleet", "migrate", "--urls", "databases.txt")
-        one = {"TENANTRY_MIGRATE_CONCURRENCY": "1"}
-        with running(fleet.project.folder, *arguments, **one) as killed:
-            while not any(version(url) == [("a5",)] for url in urls.values()):
-                time.sleep(0.05)
-            killed.process.kill()
-        shown = fleet("history", "--json", has_list=False).data
-        [run_id] = {one["id"] for one in shown["items"]} - {first["runId"]}
+        run_id = killed_run(fleet, urls)
 
-        assert fleet("undo", run_id).status == 2
-        assert fleet("cancel", run_id, has_list=False).status == 0
+        refused = fleet("undo", run_id)
+        cancelled = fleet("cancel", run_id, has_list=False)
         undone = fleet("undo", run_id, "--json")
 
+        assert (refused.status, cancelled.status) == (2, 0)
+        assert f"`tenantry fleet undo {run_id}" in cancelled.stderr
         assert undone.status == 0, undone.stderr
         assert {version(url)[0] for url in urls.values()} == {("a4",)}
+
+    def test_leave_a_run_that_a_plan_and_a_retry_name(self, fleet: Fleet):
+        urls = fleet.add(*(f"d{number}" for number in range(8)))
+        run_id = killed_run(fleet, urls)
+
+        planned = fleet("plan")
+        retried = fleet("retry", run_id)
+
+        assert f"A run has not ended: `tenantry fleet show {run_id}" in planned.stderr
+        assert retried.status == 2
+        assert "has not ended, and nothing of it can be retried so far" in retried.stderr
 
     @on_postgresql
     @pytest.mark.timeout(300)

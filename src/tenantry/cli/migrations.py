@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from tenantry.catalog import admins
+from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.stored_plans import PlanNotFound
@@ -91,7 +91,13 @@ async def plan(
             services.catalog, how, named=tenant, retry=retry, only_behind=only_behind
         )
         preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
+        unfinished = await runs.unfinished(services.catalog)
     _show_preview(preview, rehearsed=rehearse)
+    for run in unfinished:
+        then = (
+            "" if run.holding_wave else " If no process works on it, the next run goes on with it."
+        )
+        output.note(f"A run has not ended: {session.command('show', run.id)}.{then}")
 
 
 @group.command("all")
@@ -178,7 +184,11 @@ async def cancel(
     async with session.opened() as services:
         run_id = read_id(run, MigrationRunNotFound)
         await services.fleet.cancel(session.context(), run_id, ends_all=True)
+        left = await runs.get(services.catalog, run_id)
     output.show_done(named("The run is cancelled: tenants in work finish, others are not started."))
+    if left.finished_at is None:
+        output.note(f"Its end: {session.command('show', run_id, '--watch')}.")
+        output.note(f"If its process was killed, {session.command('undo', run_id)} ends it, too.")
 
 
 async def _preview(choose: Choose, *, rehearse: bool) -> Preview:

@@ -44,7 +44,6 @@ from tenantry.fleet.run_options import (
     BadRunOptions,
     RunOptions,
 )
-from tenantry.fleet.run_undo import NothingToUndo
 from tenantry.fleet.sizes import SIZED_MAX, sort_keys, with_keys
 from tenantry.fleet.worker import Worker
 from tenantry.kit.clock import monotonic_seconds
@@ -210,8 +209,7 @@ class Fleet:
                 )
         if options.label:
             target = f"{target} {options.label}"
-        if options.undoes is not None and not total:
-            raise NothingToUndo
+        await run_undo.check_some(session, options, total)
         sized, held = await self._waves(session, draft, total) if options.waves else ([], [])
         sizes, details = [size for size, _ in sized], [wave for _, wave in sized]
         begun = structs.replace(
@@ -298,8 +296,7 @@ class Fleet:
             selected = await plans.selected(session, selection, limit=PREVIEWED_MAX + 1)
             if len(selected) > PREVIEWED_MAX:
                 raise BadRunOptions(TOO_MANY_PREVIEWED)
-            if options.undoes is not None and not selected:
-                raise NothingToUndo
+            await run_undo.check_some(session, options, len(selected))
             options.sized_waves(len(selected), Counter(one.wave for one in selected))
             if rehearse:
                 target = options.label or f"{len(selected)} tenants"

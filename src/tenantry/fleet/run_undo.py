@@ -15,6 +15,11 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import BadStream, Streams
 from tenantry.migration.undo import UndoScripts
 
+NONE_HAS_FAILED = (
+    "The run that is to be retried has not ended, and nothing of it can be retried so far. "
+    "If no process works on it, start another run: that goes on with it, too."
+)
+
 
 class RunUnfinished(Conflict):
     """The run has not ended: cancel it, or wait for its end, and undo it then."""
@@ -73,6 +78,23 @@ async def scripts_of(session: CatalogSession, streams: Streams, options: RunOpti
     if not is_users and not await run_results.has_taken_failures(session, run.id):
         raise NothingToUndo
     return scripts
+
+
+async def check_some(session: CatalogSession, options: RunOptions, count: int) -> None:
+    """Check that a run of *count* tenants is no mistake if there are none.
+
+    Raises:
+        NothingToUndo: It is an undo.
+        BadRunOptions: It retries a run that goes on, and in which nothing has failed so far.
+    """
+    if count:
+        return
+    if options.undoes is not None:
+        raise NothingToUndo
+    if options.retry_of is None:
+        return
+    if (await runs.get(session, options.retry_of)).finished_at is None:
+        raise BadRunOptions(NONE_HAS_FAILED)
 
 
 async def head_of(session: CatalogSession, scripts: RunScripts) -> str | None:
