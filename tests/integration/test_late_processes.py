@@ -525,8 +525,8 @@ async def end_in_its_place(settings: Settings, run_id: UUID) -> None:
     async with open_services(settings, works=False) as services:
         own, catalog = services.heartbeat.worker_id, services.catalog
         await asyncio.sleep(SILENCE_MS / 1000 + 0.2)
-        items = await run_claims.take_over(
-            catalog, run_id, own, server_name=SERVER_DEFAULT, limit=100
+        items = await run_claims.claim(
+            catalog, run_id, own, server_name=SERVER_DEFAULT, limit=100, busy=[]
         )
         now = utc_now()
         ended = [

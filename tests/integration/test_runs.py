@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -70,11 +71,9 @@ async def worker(services: Services) -> UUID:
 
 async def claimed(services: Services, by: UUID, limit: int = 100) -> list[RunTenant]:
     for run in await runs.unfinished(services.catalog):
-        for claim in (run_claims.claim, run_claims.take_over):
-            items = await claim(
-                services.catalog, run.id, by, server_name=SERVER_DEFAULT, limit=limit
-            )
-            if items:
+        on_server = partial(run_claims.claim, server_name=SERVER_DEFAULT, limit=limit)
+        for busy in (None, []):
+            if items := await on_server(services.catalog, run.id, by, busy=busy):
                 return items
     return []
 
@@ -221,8 +220,8 @@ class TestLost:
         assert await lost() == [False, False]
         await record(quiet, by, [first])
         set_back(settings, by, SILENCE_MS + 1_000)
-        await run_claims.take_over(
-            quiet.catalog, run_id, other, server_name=SERVER_DEFAULT, limit=100
+        await run_claims.claim(
+            quiet.catalog, run_id, other, server_name=SERVER_DEFAULT, limit=100, busy=[]
         )
         assert await lost() == [True, True]
 
@@ -245,8 +244,8 @@ class TestActivity:
         assert await activity() == ([first, second], [])
         set_back(settings, dead, SILENCE_MS + 1_000)
         assert await activity() == ([], [first, second])
-        await run_claims.take_over(
-            quiet.catalog, run_id, await worker(quiet), server_name=SERVER_DEFAULT, limit=1
+        await run_claims.claim(
+            quiet.catalog, run_id, await worker(quiet), server_name=SERVER_DEFAULT, limit=1, busy=[]
         )
         assert await activity() == ([], [second])
 
@@ -420,8 +419,8 @@ class TestEndedAfter:
         first, second = await worker(quiet), await worker(quiet)
         items = await claimed(quiet, first, 4)
         set_back(settings, first, SILENCE_MS + 1_000)
-        await run_claims.take_over(
-            quiet.catalog, run_id, second, server_name=SERVER_DEFAULT, limit=2
+        await run_claims.claim(
+            quiet.catalog, run_id, second, server_name=SERVER_DEFAULT, limit=2, busy=[]
         )
 
         await record(quiet, first, items)

@@ -165,39 +165,21 @@ async def claim(
     *,
     server_name: str,
     limit: int,
+    busy: Collection[UUID] | None = None,
 ) -> list[RunTenant]:
     """Claim the first *limit* unclaimed items that may start; none if the run is stopped.
 
+    With *busy*, claim those that another worker returned, or a silent one held: they may have been
+    started. The tenants in *busy* are left out: *worker_id* lost them, and has not stopped to work
+    on them. It would write the outcome of its first attempt as that of its second one.
+
     They are in the order in which the tenants were created.
     """
-    found = await session.fetch_all(
-        _CLAIM, run=run_id, worker=worker_id, server_name=server_name, limit=limit
-    )
-    return sorted(found, key=lambda item: item.tenant_id)
-
-
-async def take_over(
-    session: CatalogSession,
-    run_id: UUID,
-    worker_id: UUID,
-    *,
-    server_name: str,
-    limit: int,
-    busy: Collection[UUID] = (),
-) -> list[RunTenant]:
-    """Claim what another worker returned, or a silent one held: it may have been started.
-
-    The *busy* tenants are left out: *worker_id* lost them, and has not stopped to work on them. It
-    would write the outcome of its first attempt as that of its second one.
-    """
-    found = await session.fetch_all(
-        _TAKE_OVER,
-        run=run_id,
-        worker=worker_id,
-        server_name=server_name,
-        limit=limit,
-        busy=list(busy),
-    )
+    names: dict[str, object] = {"server_name": server_name, "limit": limit}
+    if busy is not None:
+        names["busy"] = list(busy)
+    statement = _CLAIM if busy is None else _TAKE_OVER
+    found = await session.fetch_all(statement, run=run_id, worker=worker_id, **names)
     return sorted(found, key=lambda item: item.tenant_id)
 
 

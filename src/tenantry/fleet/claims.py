@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -252,19 +253,12 @@ class Claims:
     ) -> int:
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
         holder, lapses = self._heartbeat.worker_id, self._heartbeat.lapses
-        found = await run_claims.claim(
-            self._catalog, run.id, holder, server_name=server_name, limit=limit
-        )
+        on_server = partial(run_claims.claim, server_name=server_name, limit=limit)
+        found = await on_server(self._catalog, run.id, holder)
         was_held = not found
         if was_held:
-            found = await run_claims.take_over(
-                self._catalog,
-                run.id,
-                holder,
-                server_name=server_name,
-                limit=limit,
-                busy=self._in_flight.tenants_of(run.id, server_name),
-            )
+            busy = self._in_flight.tenants_of(run.id, server_name)
+            found = await on_server(self._catalog, run.id, holder, busy=busy)
         self._has_taken_over |= was_held and bool(found)
         # After the claim: if a tenant is made read-only and has no claim then, none of its
         # migrations starts later.

@@ -1,6 +1,6 @@
 """The tenants that this process has in flight: claimed, and the outcome not yet written."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import islice
 from uuid import UUID
@@ -28,7 +28,7 @@ class InFlight:
         self._finished = 0
         self._is_stopping = False
         self._failures: Counter[UUID] = Counter()
-        self._held: defaultdict[tuple[UUID, str], set[UUID]] = defaultdict(set)
+        self._held: set[tuple[UUID, str, UUID]] = set()
         self._in_work: dict[tuple[UUID, UUID], tuple[RunTenant, float]] = {}
 
     @property
@@ -73,13 +73,13 @@ class InFlight:
 
     def tenants_of(self, run_id: UUID, server_name: str) -> Collection[UUID]:
         """Return the tenants of a run on a server that are in flight, in any state."""
-        return self._held.get((run_id, server_name), ())
+        return [one for *place, one in self._held if place == [run_id, server_name]]
 
     def claimed(self, items: Sequence[RunTenant]) -> None:
         """Add tenants that were claimed in the catalog."""
         self._claimed += len(items)
         for one in items:
-            self._held[one.run_id, one.server_name].add(one.tenant_id)
+            self._held.add((one.run_id, one.server_name, one.tenant_id))
 
     def started(self, item: RunTenant) -> None:
         """Move one tenant from claimed to started."""
@@ -90,7 +90,7 @@ class InFlight:
     def released(self, item: RunTenant) -> None:
         """Remove one tenant that was claimed and will not start here."""
         self._claimed -= 1
-        self._drop(item)
+        self._held.discard((item.run_id, item.server_name, item.tenant_id))
 
     def finished(self, outcome: Outcome | Returned) -> None:
         """Move one tenant from started to finished."""
@@ -104,7 +104,7 @@ class InFlight:
         """Remove tenants with written outcomes, or that another process has taken over."""
         self._finished -= len(outcomes)
         for one in outcomes:
-            self._drop(one.item)
+            self._held.discard((one.item.run_id, one.item.server_name, one.item.tenant_id))
         self._failures -= Counter(one.item.run_id for one in outcomes if _is_failure(one))
 
     def stop(self) -> None:
@@ -117,12 +117,6 @@ class InFlight:
         self._failures.clear()
         self._held.clear()
         self._in_work.clear()
-
-    def _drop(self, item: RunTenant) -> None:
-        key = item.run_id, item.server_name
-        self._held[key].discard(item.tenant_id)
-        if not self._held[key]:
-            del self._held[key]
 
 
 def _is_failure(outcome: Outcome | Returned) -> bool:

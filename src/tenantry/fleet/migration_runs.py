@@ -209,7 +209,8 @@ class Fleet:
                 )
         if options.label:
             target = f"{target} {options.label}"
-        await run_undo.check_some(session, options, total)
+        if not total:
+            await run_undo.check_none(session, options)
         sized, held = await self._waves(session, draft, total) if options.waves else ([], [])
         sizes, details = [size for size, _ in sized], [wave for _, wave in sized]
         begun = structs.replace(
@@ -296,7 +297,8 @@ class Fleet:
             selected = await plans.selected(session, selection, limit=PREVIEWED_MAX + 1)
             if len(selected) > PREVIEWED_MAX:
                 raise BadRunOptions(TOO_MANY_PREVIEWED)
-            await run_undo.check_some(session, options, len(selected))
+            if not selected:
+                await run_undo.check_none(session, options)
             options.sized_waves(len(selected), Counter(one.wave for one in selected))
             if rehearse:
                 target = options.label or f"{len(selected)} tenants"

@@ -80,15 +80,13 @@ async def scripts_of(session: CatalogSession, streams: Streams, options: RunOpti
     return scripts
 
 
-async def check_some(session: CatalogSession, options: RunOptions, count: int) -> None:
-    """Check that a run of *count* tenants is no mistake if there are none.
+async def check_none(session: CatalogSession, options: RunOptions) -> None:
+    """Check that a run which selects no tenant is no mistake.
 
     Raises:
         NothingToUndo: It is an undo.
         BadRunOptions: It retries a run that goes on, and in which nothing has failed so far.
     """
-    if count:
-        return
     if options.undoes is not None:
         raise NothingToUndo
     if options.retry_of is None:
