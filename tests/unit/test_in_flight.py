@@ -68,22 +68,19 @@ class TestInFlight:
 
         assert (before, between, in_flight.only_writes) == (False, False, True)
 
-    def test_has_a_tenant_of_a_run_and_a_server_until_its_outcome_is_written(
-        self, in_flight: InFlight
-    ):
+    def test_has_a_tenant_of_a_run_until_its_outcome_is_written(self, in_flight: InFlight):
         run_id = new_id()
         first, second, other = outcome(run_id), outcome(run_id), outcome(new_id())
         in_flight.claimed([first.item, second.item, other.item])
         in_flight.started(first.item)
         in_flight.finished(first)
-        before = set(in_flight.tenants_of(run_id, "default"))
+        before = set(in_flight.tenants_of(run_id))
         in_flight.written([first])
         in_flight.released(second.item)
 
         assert before == {first.item.tenant_id, second.item.tenant_id}
-        assert not in_flight.tenants_of(run_id, "default")
-        assert not in_flight.tenants_of(other.item.run_id, "second")
-        assert set(in_flight.tenants_of(other.item.run_id, "default")) == {other.item.tenant_id}
+        assert not in_flight.tenants_of(run_id)
+        assert set(in_flight.tenants_of(other.item.run_id)) == {other.item.tenant_id}
 
     def test_counts_the_failures_of_each_run_until_they_are_written(self, in_flight: InFlight):
         first, second = new_id(), new_id()
@@ -122,7 +119,7 @@ class TestInFlight:
         in_flight.reset()
 
         assert in_flight.is_idle
-        assert not in_flight.tenants_of(run_id, "default")
+        assert not in_flight.tenants_of(run_id)
         assert in_flight.failures_unwritten(run_id) == 0
         assert in_flight.is_stopping
 

@@ -257,7 +257,7 @@ class Claims:
         found = await on_server(self._catalog, run.id, holder)
         was_held = not found
         if was_held:
-            busy = self._in_flight.tenants_of(run.id, server_name)
+            busy = self._in_flight.tenants_of(run.id)
             found = await on_server(self._catalog, run.id, holder, busy=busy)
         self._has_taken_over |= was_held and bool(found)
         # After the claim: if a tenant is made read-only and has no claim then, none of its

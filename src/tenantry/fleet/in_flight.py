@@ -28,7 +28,7 @@ class InFlight:
         self._finished = 0
         self._is_stopping = False
         self._failures: Counter[UUID] = Counter()
-        self._held: set[tuple[UUID, str, UUID]] = set()
+        self._held: set[tuple[UUID, UUID]] = set()
         self._in_work: dict[tuple[UUID, UUID], tuple[RunTenant, float]] = {}
 
     @property
@@ -71,15 +71,15 @@ class InFlight:
         """Return how many tenants of a run failed here and are not in the catalog's count yet."""
         return self._failures[run_id]
 
-    def tenants_of(self, run_id: UUID, server_name: str) -> Collection[UUID]:
-        """Return the tenants of a run on a server that are in flight, in any state."""
-        return [one for *place, one in self._held if place == [run_id, server_name]]
+    def tenants_of(self, run_id: UUID) -> Collection[UUID]:
+        """Return the tenants of a run that are in flight, in any state."""
+        return [tenant_id for run, tenant_id in self._held if run == run_id]
 
     def claimed(self, items: Sequence[RunTenant]) -> None:
         """Add tenants that were claimed in the catalog."""
         self._claimed += len(items)
         for one in items:
-            self._held.add((one.run_id, one.server_name, one.tenant_id))
+            self._held.add((one.run_id, one.tenant_id))
 
     def started(self, item: RunTenant) -> None:
         """Move one tenant from claimed to started."""
@@ -90,7 +90,7 @@ class InFlight:
     def released(self, item: RunTenant) -> None:
         """Remove one tenant that was claimed and will not start here."""
         self._claimed -= 1
-        self._held.discard((item.run_id, item.server_name, item.tenant_id))
+        self._held.discard((item.run_id, item.tenant_id))
 
     def finished(self, outcome: Outcome | Returned) -> None:
         """Move one tenant from started to finished."""
@@ -104,7 +104,7 @@ class InFlight:
         """Remove tenants with written outcomes, or that another process has taken over."""
         self._finished -= len(outcomes)
         for one in outcomes:
-            self._held.discard((one.item.run_id, one.item.server_name, one.item.tenant_id))
+            self._held.discard((one.item.run_id, one.item.tenant_id))
         self._failures -= Counter(one.item.run_id for one in outcomes if _is_failure(one))
 
     def stop(self) -> None:
