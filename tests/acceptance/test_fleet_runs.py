@@ -356,7 +356,7 @@ class TestKills:
         undone = fleet("undo", run_id, "--json")
 
         assert (refused.status, cancelled.status) == (2, 0)
-        assert f"`tenantry fleet undo {run_id}" in cancelled.stderr
+        assert f"{run_id} --watch`." in cancelled.stderr
         assert undone.status == 0, undone.stderr
         assert {version(url)[0] for url in urls.values()} == {("a4",)}
 
@@ -369,7 +369,7 @@ class TestKills:
 
         assert f"A run has not ended: `tenantry fleet show {run_id}" in planned.stderr
         assert retried.status == 2
-        assert "has not ended, and nothing of it can be retried so far" in retried.stderr
+        assert "none of the selected databases can be retried so far" in retried.stderr
 
     @on_postgresql
     @pytest.mark.timeout(300)

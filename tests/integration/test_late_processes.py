@@ -490,15 +490,23 @@ class TestSilentProcess:
 
             assert [is_migrated(services, one) for one in some] == [True, False, False]
 
-    async def test_takes_no_tenant_back_on_which_it_still_works(self, gated: Settings, gate: Gate):
+    @pytest.mark.parametrize(
+        "holder",
+        [
+            pytest.param(NO_WORKER, id="that another one has given back"),
+            pytest.param(None, id="that it has returned without an answer"),
+        ],
+    )
+    async def test_takes_no_tenant_back_on_which_it_still_works(
+        self, gated: Settings, gate: Gate, holder: UUID | None
+    ):
         """The outcome of its first attempt would count for the second one, which applies later."""
         async with open_services(gated) as services:
             await tenants(services, 1)
             gate.build()
             run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
             await gate.reached(1)
-            # Another process has taken it over, and given it back.
-            lost = sa.update(tenant_migration).values(worker_id=NO_WORKER)
+            lost = sa.update(tenant_migration).values(worker_id=holder)
             async with services.catalog.begin() as session:
                 await session.execute(Statement[Any](lost))
             services.worker.hint()
@@ -509,7 +517,7 @@ class TestSilentProcess:
                 while not (ended := await runs.ended(services.catalog, run_id)):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
 
-        assert [UUID(str(holder)) for (holder,) in holders] == [NO_WORKER]
+        assert [one and UUID(str(one)) for (one,) in holders] == [holder]
         assert [item.state for item in ended] == [MigrationState.SUCCESS.value]
 
 
@@ -526,7 +534,7 @@ async def end_in_its_place(settings: Settings, run_id: UUID) -> None:
         own, catalog = services.heartbeat.worker_id, services.catalog
         await asyncio.sleep(SILENCE_MS / 1000 + 0.2)
         items = await run_claims.claim(
-            catalog, run_id, own, server_name=SERVER_DEFAULT, limit=100, busy=[]
+            catalog, run_id, own, server_name=SERVER_DEFAULT, limit=100, were_held=True
         )
         now = utc_now()
         ended = [

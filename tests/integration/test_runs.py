@@ -72,8 +72,8 @@ async def worker(services: Services) -> UUID:
 async def claimed(services: Services, by: UUID, limit: int = 100) -> list[RunTenant]:
     for run in await runs.unfinished(services.catalog):
         on_server = partial(run_claims.claim, server_name=SERVER_DEFAULT, limit=limit)
-        for busy in (None, []):
-            if items := await on_server(services.catalog, run.id, by, busy=busy):
+        for were_held in (False, True):
+            if items := await on_server(services.catalog, run.id, by, were_held=were_held):
                 return items
     return []
 
@@ -221,7 +221,7 @@ class TestLost:
         await record(quiet, by, [first])
         set_back(settings, by, SILENCE_MS + 1_000)
         await run_claims.claim(
-            quiet.catalog, run_id, other, server_name=SERVER_DEFAULT, limit=100, busy=[]
+            quiet.catalog, run_id, other, server_name=SERVER_DEFAULT, limit=100, were_held=True
         )
         assert await lost() == [True, True]
 
@@ -245,7 +245,12 @@ class TestActivity:
         set_back(settings, dead, SILENCE_MS + 1_000)
         assert await activity() == ([], [first, second])
         await run_claims.claim(
-            quiet.catalog, run_id, await worker(quiet), server_name=SERVER_DEFAULT, limit=1, busy=[]
+            quiet.catalog,
+            run_id,
+            await worker(quiet),
+            server_name=SERVER_DEFAULT,
+            limit=1,
+            were_held=True,
         )
         assert await activity() == ([], [second])
 
@@ -420,7 +425,7 @@ class TestEndedAfter:
         items = await claimed(quiet, first, 4)
         set_back(settings, first, SILENCE_MS + 1_000)
         await run_claims.claim(
-            quiet.catalog, run_id, second, server_name=SERVER_DEFAULT, limit=2, busy=[]
+            quiet.catalog, run_id, second, server_name=SERVER_DEFAULT, limit=2, were_held=True
         )
 
         await record(quiet, first, items)

@@ -92,5 +92,9 @@ async def _make_writable(copying: Copying, job: Job) -> None:
         async with copying.catalog.change(
             housekeeping(), "tenant.update", tenant_id, tenant_id=tenant_id, changes=MADE_WRITABLE
         ) as session:
+            # First, because an admin's change locks the job first, too.
+            held = await jobs.lock(session, job.id, worker_id=copying.ledger.worker_id)
+            if held is None or not held.has_made_read_only:
+                raise TenantNotFound
             if await moves.unfreeze(session, tenant_id) is None:
                 raise TenantNotFound

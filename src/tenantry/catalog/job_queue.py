@@ -210,7 +210,7 @@ _WAITING = {
 def _claim_of(is_in_lane: sa.ColumnElement[bool]) -> Statement[Job]:
     following = (
         sa.select(job.c.id)
-        .where(_is_queued, is_in_lane)
+        .where(_is_queued, is_in_lane, ~is_listed(job.c.id, _ids))
         .order_by(job.c.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -310,10 +310,18 @@ async def is_waiting(session: CatalogSession, lane: str) -> bool:
 
 
 async def claim(
-    session: CatalogSession, lane: str, *, worker_id: UUID, now: datetime
+    session: CatalogSession,
+    lane: str,
+    *,
+    worker_id: UUID,
+    now: datetime,
+    busy: Collection[UUID] = (),
 ) -> Job | None:
-    """Claim the oldest queued job of a lane; None if there is none."""
-    return await session.fetch_one(_CLAIM[lane], worker=worker_id, at=now)
+    """Claim the oldest queued job of a lane; None if there is none.
+
+    The *busy* ones are left out: *worker_id* has lost them, and is still working on them.
+    """
+    return await session.fetch_one(_CLAIM[lane], worker=worker_id, ids=list(busy), at=now)
 
 
 async def give_back(session: CatalogSession, *, worker_id: UUID, running: Collection[UUID]) -> None:

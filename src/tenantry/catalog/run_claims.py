@@ -63,7 +63,13 @@ def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
     # SQLite has one writer, and ignores the locking.
     found = (
         sa.select(_item.run_id, _item.tenant_id)
-        .where(of_run, is_pending, ~is_moving(_item.tenant_id), *conditions)
+        .where(
+            of_run,
+            is_pending,
+            ~is_moving(_item.tenant_id),
+            ~is_listed(_item.tenant_id, sa.bindparam("busy", type_=Ids)),
+            *conditions,
+        )
         .order_by(_item.tenant_id)
         .limit(LIMIT)
         .with_for_update(skip_locked=True)
@@ -80,11 +86,7 @@ def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
 
 _on_server = _item.server_name == sa.bindparam("server_name", type_=sa.String)
 _CLAIM = _claim_of(_on_server, _item.worker_id.is_(None), _goes_on)
-_TAKE_OVER = _claim_of(
-    _on_server,
-    is_abandoned(_item.worker_id, _worker),
-    ~is_listed(_item.tenant_id, sa.bindparam("busy", type_=Ids)),
-)
+_TAKE_OVER = _claim_of(_on_server, is_abandoned(_item.worker_id, _worker))
 _is_held = sa.and_(_item.worker_id == _worker, is_open)
 _HELD = Statement(
     sa.select(*columns_of(tenant_migration, _Held)).where(
@@ -165,21 +167,25 @@ async def claim(
     *,
     server_name: str,
     limit: int,
-    busy: Collection[UUID] | None = None,
+    busy: Collection[UUID] = (),
+    were_held: bool = False,
 ) -> list[RunTenant]:
     """Claim the first *limit* unclaimed items that may start; none if the run is stopped.
 
-    With *busy*, claim those that another worker returned, or a silent one held: they may have been
-    started. The tenants in *busy* are left out: *worker_id* lost them, and has not stopped to work
-    on them. It would write the outcome of its first attempt as that of its second one.
+    With *were_held*, claim those that another worker returned, or a silent one held: they may have
+    been started. They are in the order in which the tenants were created.
 
-    They are in the order in which the tenants were created.
+    The *busy* tenants are left out: those that *worker_id* has lost, or returned, and is still
+    working on. The outcome of its first attempt would be written as that of its second one.
     """
-    names: dict[str, object] = {"server_name": server_name, "limit": limit}
-    if busy is not None:
-        names["busy"] = list(busy)
-    statement = _CLAIM if busy is None else _TAKE_OVER
-    found = await session.fetch_all(statement, run=run_id, worker=worker_id, **names)
+    found = await session.fetch_all(
+        _TAKE_OVER if were_held else _CLAIM,
+        run=run_id,
+        worker=worker_id,
+        server_name=server_name,
+        limit=limit,
+        busy=list(busy),
+    )
     return sorted(found, key=lambda item: item.tenant_id)
 
 

@@ -23,7 +23,7 @@ from tenantry.db.outage_errors import ServerAway
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.deletion import TenantActive, WrongName
 from tenantry.fleet.lifecycle import ActivationFailed, UnknownServer
-from tenantry.fleet.run_undo import RunUnfinished
+from tenantry.fleet.run_undo import NothingToRetry, RunUnfinished
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import errors as causes
 from tenantry.settings import BadSettings
@@ -58,6 +58,7 @@ ADVICE: dict[type[TenantryError], str] = {
     EmailInUse: "`tenantry user list TENANT` lists the users.",
     McpTokenNotFound: "`tenantry token list TENANT` lists the tokens.",
     MigrationRunNotFound: "`tenantry migrate history` lists the runs.",
+    NothingToRetry: "`tenantry migrate show RUN` shows it.",
     RunNotHolding: "If it is running without a process, `tenantry migrate all` goes on with it.",
     RunUnfinished: "`tenantry migrate undo RUN` ends a cancelled run of a killed process.",
     TenantActive: "Run `tenantry tenant suspend TENANT`.",

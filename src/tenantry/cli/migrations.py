@@ -1,6 +1,6 @@
 """``tenantry migrate``: migration of every tenant database, and its history."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Annotated
@@ -10,7 +10,7 @@ import typer
 
 from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import MigrationRunNotFound
+from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
 from tenantry.catalog.stored_plans import PlanNotFound
 from tenantry.cli import linting, migrating, run_options, run_reading, session
 from tenantry.cli.commands import new_group
@@ -90,14 +90,11 @@ async def plan(
         chosen = await options_of(
             services.catalog, how, named=tenant, retry=retry, only_behind=only_behind
         )
-        preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
         unfinished = await runs.unfinished(services.catalog)
+        preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
+    if unfinished:
+        _note_unfinished(unfinished)
     _show_preview(preview, rehearsed=rehearse)
-    for run in unfinished:
-        then = (
-            "" if run.holding_wave else " If no process works on it, the next run goes on with it."
-        )
-        output.note(f"A run has not ended: {session.command('show', run.id)}.{then}")
 
 
 @group.command("all")
@@ -188,7 +185,7 @@ async def cancel(
     output.show_done(named("The run is cancelled: tenants in work finish, others are not started."))
     if left.finished_at is None:
         output.note(f"Its end: {session.command('show', run_id, '--watch')}.")
-        output.note(f"If its process was killed, {session.command('undo', run_id)} ends it, too.")
+        output.note("If its process was killed, the next run ends it.")
 
 
 async def _preview(choose: Choose, *, rehearse: bool) -> Preview:
@@ -242,6 +239,15 @@ def _show_end(found: Found) -> None:
     if run.holding_wave is not None:
         raise typer.Exit(ExitStatus.HOLDING)
     exit_after(run)
+
+
+def _note_unfinished(unfinished: Sequence[MigrationRun]) -> None:
+    """Name the oldest run that has not ended."""
+    oldest, *others = unfinished
+    more = f" {len(others)} others have not, either." if others else ""
+    # One that holds is left to a person, or to a process that has the files of its plan.
+    then = " If no process works on it, the next run does." if not oldest.held_because else ""
+    output.note(f"A run has not ended: {session.command('show', oldest.id)}.{then}{more}")
 
 
 def _show_preview(preview: Preview, *, rehearsed: bool) -> None:

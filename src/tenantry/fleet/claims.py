@@ -253,12 +253,16 @@ class Claims:
     ) -> int:
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
         holder, lapses = self._heartbeat.worker_id, self._heartbeat.lapses
-        on_server = partial(run_claims.claim, server_name=server_name, limit=limit)
-        found = await on_server(self._catalog, run.id, holder)
-        was_held = not found
-        if was_held:
-            busy = self._in_flight.tenants_of(run.id)
-            found = await on_server(self._catalog, run.id, holder, busy=busy)
+        on_server = partial(
+            run_claims.claim,
+            server_name=server_name,
+            limit=limit,
+            busy=self._in_flight.tenants_of(run.id),
+        )
+        for was_held in (False, True):
+            found = await on_server(self._catalog, run.id, holder, were_held=was_held)
+            if found:
+                break
         self._has_taken_over |= was_held and bool(found)
         # After the claim: if a tenant is made read-only and has no claim then, none of its
         # migrations starts later.

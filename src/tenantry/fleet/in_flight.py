@@ -1,6 +1,6 @@
 """The tenants that this process has in flight: claimed, and the outcome not yet written."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from itertools import islice
 from uuid import UUID
@@ -15,7 +15,7 @@ IN_WORK_MAX = 64
 
 
 class InFlight:
-    """Counts the tenants of migration runs that this process has in flight, by state.
+    """Counts and lists the tenants of migration runs that this process has in flight, by state.
 
     A tenant is claimed, started, finished and written; or it is claimed and then released.
     One that goes back to the queue is finished here, too, and its return is written.
@@ -28,7 +28,7 @@ class InFlight:
         self._finished = 0
         self._is_stopping = False
         self._failures: Counter[UUID] = Counter()
-        self._held: set[tuple[UUID, UUID]] = set()
+        self._tenants: defaultdict[UUID, set[UUID]] = defaultdict(set)
         self._in_work: dict[tuple[UUID, UUID], tuple[RunTenant, float]] = {}
 
     @property
@@ -73,13 +73,13 @@ class InFlight:
 
     def tenants_of(self, run_id: UUID) -> Collection[UUID]:
         """Return the tenants of a run that are in flight, in any state."""
-        return [tenant_id for run, tenant_id in self._held if run == run_id]
+        return self._tenants.get(run_id, ())
 
     def claimed(self, items: Sequence[RunTenant]) -> None:
         """Add tenants that were claimed in the catalog."""
         self._claimed += len(items)
         for one in items:
-            self._held.add((one.run_id, one.tenant_id))
+            self._tenants[one.run_id].add(one.tenant_id)
 
     def started(self, item: RunTenant) -> None:
         """Move one tenant from claimed to started."""
@@ -90,7 +90,7 @@ class InFlight:
     def released(self, item: RunTenant) -> None:
         """Remove one tenant that was claimed and will not start here."""
         self._claimed -= 1
-        self._held.discard((item.run_id, item.tenant_id))
+        self._tenants[item.run_id].discard(item.tenant_id)
 
     def finished(self, outcome: Outcome | Returned) -> None:
         """Move one tenant from started to finished."""
@@ -104,7 +104,9 @@ class InFlight:
         """Remove tenants with written outcomes, or that another process has taken over."""
         self._finished -= len(outcomes)
         for one in outcomes:
-            self._held.discard((one.item.run_id, one.item.tenant_id))
+            self._tenants[one.item.run_id].discard(one.item.tenant_id)
+        if self.is_idle:
+            self._tenants.clear()
         self._failures -= Counter(one.item.run_id for one in outcomes if _is_failure(one))
 
     def stop(self) -> None:
@@ -115,7 +117,7 @@ class InFlight:
         """Remove everything: the tasks that worked on it have ended. A stop stays."""
         self._claimed = self._started = self._finished = 0
         self._failures.clear()
-        self._held.clear()
+        self._tenants.clear()
         self._in_work.clear()
 
 

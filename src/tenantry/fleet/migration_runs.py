@@ -119,6 +119,7 @@ class Fleet:
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged: The plan cannot be started.
             PlanRequired, OwnPlan: The settings demand a plan, or that of another person.
             TenantsHeld: A tenant waits in another run, which holds.
+            NothingToRetry: The run in ``options.retry_of`` has not ended.
             RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: The run in
                 ``options.undoes`` cannot be undone.
         """
@@ -210,7 +211,7 @@ class Fleet:
         if options.label:
             target = f"{target} {options.label}"
         if not total:
-            await run_undo.check_none(session, options)
+            await run_undo.check_empty(session, options)
         sized, held = await self._waves(session, draft, total) if options.waves else ([], [])
         sizes, details = [size for size, _ in sized], [wave for _, wave in sized]
         begun = structs.replace(
@@ -298,7 +299,7 @@ class Fleet:
             if len(selected) > PREVIEWED_MAX:
                 raise BadRunOptions(TOO_MANY_PREVIEWED)
             if not selected:
-                await run_undo.check_none(session, options)
+                await run_undo.check_empty(session, options)
             options.sized_waves(len(selected), Counter(one.wave for one in selected))
             if rehearse:
                 target = options.label or f"{len(selected)} tenants"

@@ -15,11 +15,6 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import BadStream, Streams
 from tenantry.migration.undo import UndoScripts
 
-NONE_HAS_FAILED = (
-    "The run that is to be retried has not ended, and nothing of it can be retried so far. "
-    "If no process works on it, start another run: that goes on with it, too."
-)
-
 
 class RunUnfinished(Conflict):
     """The run has not ended: cancel it, or wait for its end, and undo it then."""
@@ -31,6 +26,10 @@ class UndoOfUndo(Conflict):
 
 class NothingToUndo(Conflict):
     """No active, writable and selected tenant has a revision of the run that was not undone."""
+
+
+class NothingToRetry(Conflict):
+    """The run has not ended, and none of the selected tenants can be retried so far."""
 
 
 class RunNotLogged(Conflict):
@@ -80,19 +79,19 @@ async def scripts_of(session: CatalogSession, streams: Streams, options: RunOpti
     return scripts
 
 
-async def check_none(session: CatalogSession, options: RunOptions) -> None:
-    """Check that a run which selects no tenant is no mistake.
+async def check_empty(session: CatalogSession, options: RunOptions) -> None:
+    """Check that a run without tenants is no mistake.
 
     Raises:
         NothingToUndo: It is an undo.
-        BadRunOptions: It retries a run that goes on, and in which nothing has failed so far.
+        NothingToRetry: It retries a run that has not ended.
     """
     if options.undoes is not None:
         raise NothingToUndo
     if options.retry_of is None:
         return
     if (await runs.get(session, options.retry_of)).finished_at is None:
-        raise BadRunOptions(NONE_HAS_FAILED)
+        raise NothingToRetry
 
 
 async def head_of(session: CatalogSession, scripts: RunScripts) -> str | None:

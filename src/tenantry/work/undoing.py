@@ -182,10 +182,12 @@ async def _drop(ledger: Ledger, job: Job, *, again: bool) -> None:
 
 async def _release(ledger: Ledger, job_id: UUID) -> None:
     """Release a job, so that any process can clean it up later."""
-    ledger.busy.discard(job_id)
-    with contextlib.suppress(DatabaseUnavailable):
-        async with ledger.catalog.begin() as session:
-            await jobs.apply(session, job_id, job_states.RELEASED, worker_id=ledger.worker_id)
+    try:
+        with contextlib.suppress(DatabaseUnavailable):
+            async with ledger.catalog.begin() as session:
+                await jobs.apply(session, job_id, job_states.RELEASED, worker_id=ledger.worker_id)
+    finally:
+        ledger.busy.discard(job_id)
 
 
 def housekeeping() -> OperationContext:

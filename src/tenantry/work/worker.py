@@ -106,9 +106,12 @@ class JobWorker:
             if not await job_queue.is_waiting(catalog, lane):
                 return None
             await self._ledger.heartbeat.renew()
-            job = await job_queue.claim(catalog, lane, worker_id=worker_id, now=utc_now())
+            busy = self._ledger.busy
+            job = await job_queue.claim(
+                catalog, lane, worker_id=worker_id, now=utc_now(), busy=busy
+            )
             if job is not None:
-                self._ledger.busy.add(job.id)
+                busy.add(job.id)
             return job
 
     async def _run(self, job: Job, free: asyncio.Semaphore) -> None:
