@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,16 @@ def upgrade():
     time.sleep({seconds})
 
 def downgrade():
+    time.sleep({down_seconds})
     op.drop_table("{table}")
 """
 
 
-def add_slow(fleet: Fleet, seconds: float, number: int = 5) -> None:
+def add_slow(fleet: Fleet, seconds: float, number: int = 5, *, down_seconds: float = 0) -> None:
     """Add a revision that waits in its transaction, after `HEAD` or the one before."""
     table = "slow" if number == 5 else f"slow{number}"
-    text = SLOWLY.format(seconds=seconds, id=f"a{number}", down=f"a{number - 1}", table=table)
+    names = {"id": f"a{number}", "down": f"a{number - 1}", "table": table}
+    text = SLOWLY.format(seconds=seconds, down_seconds=down_seconds, **names)
     (fleet.project.migrations / "versions" / f"a{number}_slow.py").write_text(text)
 
 
@@ -304,20 +306,34 @@ class TestTwoProcesses:
             assert raw_sql.rows(url, f"SELECT count(*) FROM {LOG}") == [(5,)]
 
 
+def version_of(url: str) -> tuple[str, ...]:
+    [found] = version(url)
+    return found
+
+
+def killed(fleet: Fleet, *words: str, when: Callable[[], bool]) -> str:
+    """Kill a command that starts a run, one database after the other; return the run."""
+    before = {one["id"] for one in fleet("history", "--json", has_list=False).data["items"]}
+    one = {"TENANTRY_MIGRATE_CONCURRENCY": "1"}
+    command, *arguments = words
+    with running(
+        fleet.project.folder, "fleet", command, "--urls", "databases.txt", *arguments, **one
+    ) as program:
+        while not when():
+            time.sleep(0.05)
+        program.process.kill()
+    shown = fleet("history", "--json", has_list=False).data
+    [run_id] = {one["id"] for one in shown["items"]} - before
+    return str(run_id)
+
+
 def killed_run(fleet: Fleet, urls: dict[str, str]) -> str:
     """Kill `fleet migrate` when the first of several databases has ended; return the run."""
-    first = fleet.migrate()
+    fleet.migrate()
     add_slow(fleet, 1)
-    # One after the other, so that the run goes on for seconds after the first has ended.
-    arguments = ("fleet", "migrate", "--urls", "databases.txt")
-    one = {"TENANTRY_MIGRATE_CONCURRENCY": "1"}
-    with running(fleet.project.folder, *arguments, **one) as killed:
-        while not any(version(url) == [("a5",)] for url in urls.values()):
-            time.sleep(0.05)
-        killed.process.kill()
-    shown = fleet("history", "--json", has_list=False).data
-    [run_id] = {one["id"] for one in shown["items"]} - {first["runId"]}
-    return str(run_id)
+    return killed(
+        fleet, "migrate", when=lambda: any(version_of(url) == ("a5",) for url in urls.values())
+    )
 
 
 @pytest.mark.slow
@@ -370,6 +386,25 @@ class TestKills:
         assert f"A run has not ended: `tenantry fleet show {run_id}" in planned.stderr
         assert retried.status == 2
         assert "none of the selected databases can be retried so far" in retried.stderr
+
+    def test_of_an_undo_let_no_migration_begin_until_it_has_ended(self, fleet: Fleet):
+        """It would find databases at the head, and the undo would take that back later."""
+        urls = fleet.add(*(f"d{number}" for number in range(6)))
+        fleet.migrate()
+        add_slow(fleet, 0, down_seconds=1)
+        run_id = fleet.migrate()["runId"]
+        undone = killed(
+            fleet, "undo", run_id, when=lambda: ("a4",) in map(version_of, urls.values())
+        )
+
+        refused = fleet("migrate")
+        continued = fleet("continue", undone)
+
+        assert refused.status == 2
+        assert f"{undone}, which undoes another one" in refused.stderr
+        assert continued.status == 0, continued.stderr
+        assert {version_of(url) for url in urls.values()} == {("a4",)}
+        assert fleet("migrate").status == 0
 
     @on_postgresql
     @pytest.mark.timeout(300)

@@ -29,6 +29,7 @@ from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url
 from tests.integration.programs import running
 
 ADA = system_context("ada")
+NOTE = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
 WAVES = [1, 2, "100%"]
 END_SECONDS_MAX = 60
 IMPATIENT = Pace(orphaned_seconds=1.0, unknown_seconds=0.2)
@@ -234,6 +235,40 @@ class TestAnotherRun:
             assert (await services.fleet.wait(held)).success_count == 3
             run_id = await services.fleet.plan(ADA, triggered_by="ada")
             assert (await services.fleet.wait(run_id)).success_count == 3
+
+    async def test_of_a_tenant_that_waits_for_the_first_wave_is_refused_too(
+        self, gated: Settings, gate: Gate
+    ):
+        """Its process may have been killed, so that it does not hold yet."""
+        async with open_services(gated, works=False) as services:
+            made = await fleet(services, gate, 2)
+            held = await start(services, waves=[1, "100%"])
+
+            with pytest.raises(TenantsHeld, match=f"{held}, which will hold after a wave"):
+                await services.fleet.plan(ADA, triggered_by="ada")
+            options = RunOptions(tenant_ids=[made[0].id])
+            await services.fleet.plan(ADA, triggered_by="ada", options=options)
+
+    async def test_of_a_tenant_in_an_undo_is_refused_until_the_undo_has_ended(
+        self, gated: Settings, gate: Gate
+    ):
+        """It would find the tenant at the head, and the undo would take that back."""
+        async with open_services(gated) as services:
+            await tenants(services, 2)
+            gate.folder.add("u1_note", NOTE, undo="op.drop_table('note')")
+            run_id = await services.fleet.plan(ADA, triggered_by="ada")
+            await services.fleet.wait(run_id)
+        undo = RunOptions(undoes=run_id)
+        async with open_services(gated, works=False) as services:
+            undone = await services.fleet.plan(ADA, triggered_by="ada", options=undo)
+            with pytest.raises(TenantsHeld, match=f"{undone}, which undoes another one"):
+                await services.fleet.plan(ADA, triggered_by="ada")
+            await services.fleet.plan(ADA, triggered_by="ada", options=undo)
+            await services.fleet.cancel(ADA, undone)
+        async with open_services(gated) as services:
+            for one in await runs.unfinished(services.catalog):
+                await services.fleet.wait(one.id)
+            assert await services.fleet.plan(ADA, triggered_by="ada")
 
     async def test_of_other_tenants_is_started(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:

@@ -86,6 +86,7 @@ async def record(
     error: str = "why",
     *,
     cause: str | None = None,
+    position: str = HEAD,
 ) -> None:
     ended = [
         Outcome(
@@ -98,7 +99,7 @@ async def record(
                 finished_at=utc_now(),
                 cause=None if state is MigrationState.SUCCESS else cause or error,
             ),
-            HEAD,
+            position,
         )
         for item in items
     ]
@@ -286,6 +287,25 @@ class TestRecord:
         run = await runs.get(quiet.catalog, run_id)
         assert (run.success_count, run.failed_count) == (0, TENANTS - 5)
         assert run.finished_at is None
+
+    async def test_that_is_late_makes_the_revision_unknown_if_it_is_another(
+        self, quiet: Services, settings: Settings
+    ):
+        """Others had seen the tenant before the late process committed, as after an undo."""
+        run_id = await planned(quiet)
+        first, second = await worker(quiet), await worker(quiet)
+        same, other = await claimed(quiet, first, 2)
+        set_back(settings, first, SILENCE_MS + 1_000)
+        taken = await run_claims.claim(
+            quiet.catalog, run_id, second, server_name=SERVER_DEFAULT, limit=2, were_held=True
+        )
+        await record(quiet, second, taken)
+
+        await record(quiet, first, [same])
+        await record(quiet, first, [other], position="0001")
+
+        seen = [await tenants.get(quiet.catalog, one.tenant_id) for one in (same, other)]
+        assert [one.schema_revision for one in seen] == [HEAD, None]
 
     async def test_twice_counts_once(self, quiet: Services):
         run_id, by = await planned(quiet), await worker(quiet)

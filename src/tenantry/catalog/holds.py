@@ -14,7 +14,7 @@ from tenantry.catalog.job_queue import WAVE, JobOptions
 from tenantry.catalog.job_states import Job, JobState
 from tenantry.catalog.outbox import Subscribed
 from tenantry.catalog.run_tables import migration_run, tenant_migration
-from tenantry.catalog.runs import Progress
+from tenantry.catalog.runs import Progress, is_open
 from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.waves import is_waiting
 from tenantry.db.paging import LIMIT
@@ -30,15 +30,16 @@ CHECKER = "wave check"
 
 
 class TenantsHeld(Conflict):
-    """A tenant of the run waits in another run, which holds: continue or cancel that one first."""
+    """A tenant waits in a run that holds, or has not been undone: continue or cancel that first."""
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """A tenant that waits in a run that holds."""
+    """A tenant that waits in a run that holds after its waves, or in an undo."""
 
     tenant_name: str
     run_id: UUID
-    holding_wave: int
+    holding_wave: int | None
+    is_undo: bool
 
 
 _run, _item, _own = migration_run.c, tenant_migration.c, tenant_migration.alias("own")
@@ -68,14 +69,24 @@ _WORKABLE = Statement(
     Progress,
 )
 
+# Also one that does not hold yet: its process may have been killed in the first wave.
+_is_held = sa.and_(_run.holds.is_not(None), is_waiting)
+_forward = sa.bindparam("forward", type_=sa.Boolean)
+_is_being_undone = sa.and_(_forward, _run.undoes.is_not(None), is_open)
 _HELD = Statement(
-    sa.select(_item.tenant_name, _item.run_id, _run.holding_wave)
+    sa.select(
+        _item.tenant_name,
+        _item.run_id,
+        _run.holding_wave,
+        sa.type_coerce(_run.undoes.is_not(None), sa.Boolean).label("is_undo"),
+    )
     .join_from(migration_run, tenant_migration, _item.run_id == _run.id)
     .join(_own, _own.c.tenant_id == _item.tenant_id)
     .where(
+        _run.planner_id.is_(None),
         _run.finished_at.is_(None),
-        _run.holding_wave.is_not(None),
-        is_waiting,
+        _run.stop_reason.is_(None),
+        sa.or_(_is_held, _is_being_undone),
         _own.c.run_id == sa.bindparam("run", type_=sa.Uuid),
     )
     .limit(1),
@@ -115,18 +126,25 @@ async def began(session: CatalogSession, run: Progress) -> None:
         await job_queue.add(session, [job])
 
 
-async def refuse_waiting(session: CatalogSession, run_id: UUID) -> None:
-    """Refuse to begin a run if one of its tenants waits in another run, which holds.
+async def refuse_waiting(session: CatalogSession, run: Progress) -> None:
+    """Refuse to begin *run* if one of its tenants waits in another run, which holds.
+
+    Also if one has not ended in an undo, unless *run* is one: the undo would take back what *run*
+    finds at the head.
 
     Raises:
         TenantsHeld: One does. The message names it, and that run.
     """
-    held = await session.fetch_one(_HELD, run=run_id)
-    if held is not None:
-        raise TenantsHeld(
-            f"Nothing was started: {held.tenant_name} waits in the migration run {held.run_id}, "
-            f"which holds after wave {held.holding_wave}. Continue or cancel that run first."
-        )
+    held = await session.fetch_one(_HELD, run=run.id, forward=run.undoes is None)
+    if held is None:
+        return
+    why = f"holds after wave {held.holding_wave}"
+    if held.holding_wave is None:
+        why = "undoes another one" if held.is_undo else "will hold after a wave"
+    raise TenantsHeld(
+        f"Nothing was started: {held.tenant_name} waits in the migration run {held.run_id}, "
+        f"which {why}. Continue or cancel that run first."
+    )
 
 
 async def check_failed(session: CatalogSession, subscribed: Subscribed, job: Job) -> None:

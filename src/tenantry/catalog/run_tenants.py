@@ -155,6 +155,14 @@ _SET_ATTEMPT = Statement[Any](
         ),
     )
 )
+_FORGET_REVISION = Statement[Any](
+    sa.update(tenant)
+    .values(schema_revision=None)
+    .where(
+        tenant.c.id == sa.bindparam("tenant"),
+        tenant.c.schema_revision.is_distinct_from(sa.bindparam("revision", type_=sa.String)),
+    )
+)
 
 
 async def open_batch(
@@ -175,6 +183,9 @@ async def record(
 ) -> Recorded:
     """Write the outcomes of those items that *worker_id* still holds.
 
+    Another process may have seen a tenant before this one changed it: if the revision of an outcome
+    that comes too late is not the last one seen, the tenant's is unknown.
+
     If a wave begins, up to *opened_max* of its items may start at once.
     """
     by_run: dict[UUID, list[Outcome]] = {}
@@ -186,14 +197,21 @@ async def record(
     moved: list[Progress] = []
     ended: list[Progress] = []
     told: list[Notice] = []
+    late: dict[UUID, Outcome] = {}
     for before in locked:
         own, after = await _end(session, before, by_run[before.id], worker_id, opened_max)
+        if len(own) < len(by_run[before.id]):
+            others = (one for one in by_run[before.id] if one not in own and one.item.is_attempted)
+            late |= {one.item.tenant_id: one for one in others}
         written += own
         moved.append(after)
         told += notices.of_run(before, after, own)
         if own and after.finished_at is not None:
             ended.append(after)
     attempts = {one.item.tenant_id: _attempt(one) for one in written if one.item.is_attempted}
+    if late:
+        seen = [{"tenant": one, "revision": late[one].schema_revision} for one in sorted(late)]
+        await session.execute_many(_FORGET_REVISION, seen)
     await session.execute_many(_SET_ATTEMPT, [attempts[one] for one in sorted(attempts)])
     return Recorded([one.item.state for one in written], moved, ended, told)
 

@@ -196,7 +196,7 @@ _add(
 _add(
     "continue",
     migrations.continue_run,
-    "Start the next wave of a run that holds, and work on it like `migrate`.",
+    "Work on a run that has not ended, like `migrate`: its process was killed, or it holds.",
 )
 _add(
     "cancel",

@@ -6,6 +6,7 @@ from functools import partial
 from uuid import UUID
 
 from tenantry.catalog import runs
+from tenantry.catalog.run_tenants import MigrationRunEnded
 from tenantry.catalog.runs import RunContinues
 from tenantry.cli import session
 from tenantry.cli.printing import output
@@ -73,17 +74,21 @@ async def migrate_all(
     return await _work_on(services, plan)
 
 
-async def resume(services: RunServices, run_id: UUID, *, wave: int) -> Found:
-    """Continue a run that holds after *wave*, and work on it here like `migrate_all`.
+async def resume(services: RunServices, run_id: UUID, *, wave: int | None) -> Found:
+    """Work on a run here like `migrate_all`; with *wave*, start the one after that first.
 
     Raises:
         BadStream: The directory of revisions cannot be read; the run was not continued.
-        MigrationRunNotFound, RunNotHolding: It cannot be continued.
+        MigrationRunNotFound, MigrationRunEnded, RunNotHolding: It cannot be continued.
         RunLeft, DatabaseUnavailable: As for `migrate_all`.
     """
 
     async def begin() -> UUID:
-        await services.fleet.resume(session.context(), run_id, wave=wave)
+        if wave is not None:
+            await services.fleet.resume(session.context(), run_id, wave=wave)
+        elif (await runs.get(services.catalog, run_id)).finished_at is not None:
+            raise MigrationRunEnded
+        services.worker.hint()
         return run_id
 
     return await _work_on(services, begin)

@@ -21,6 +21,7 @@ from tenantry.cli.printing import output, plan_reports, reports
 from tenantry.cli.printing.progress import Found
 from tenantry.cli.run_options import Conduct, options_of
 from tenantry.cli.run_reading import exit_after
+from tenantry.cli.session import RunServices
 from tenantry.cli.wording import named
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
@@ -90,11 +91,8 @@ async def plan(
         chosen = await options_of(
             services.catalog, how, named=tenant, retry=retry, only_behind=only_behind
         )
-        unfinished = await runs.unfinished(services.catalog)
-        preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
-    if unfinished:
-        _note_unfinished(unfinished)
-    _show_preview(preview, rehearsed=rehearse)
+        found = await _preview(services, chosen, rehearse=rehearse)
+    _show_preview(*found, rehearsed=rehearse)
 
 
 @group.command("all")
@@ -149,17 +147,23 @@ def undo(
     if plan is not None:
         raise BadRunOptions("--dry-run makes a new plan: leave out --plan.")
 
-    preview = process.run(_preview(choose, rehearse=rehearse))
-    _show_preview(preview, rehearsed=rehearse)
+    async def preview() -> tuple[Preview, Sequence[MigrationRun]]:
+        async with session.opened() as services:
+            chosen = await choose(services.catalog)
+            return await _preview(services, chosen, rehearse=rehearse)
+
+    _show_preview(*process.run(preview()), rehearsed=rehearse)
 
 
 @group.command("continue")
 def continue_run(
     run: Annotated[str, typer.Argument(help="The id of the run.", autocompletion=run_ids)],
     *,
-    wave: Annotated[int, typer.Option(help="The wave after which the run holds.")],
+    wave: Annotated[
+        int | None, typer.Option(help="Start the next wave of a run that holds after this one.")
+    ] = None,
 ) -> None:
-    """Start the next wave of a run that holds, and work on it like `migrate all`.
+    """Work on a run that has not ended, like `migrate all`: its process was killed, or it holds.
 
     The exit status is 1 if a tenant has failed, and 4 if the run holds after another wave.
     """
@@ -185,13 +189,16 @@ async def cancel(
     output.show_done(named("The run is cancelled: tenants in work finish, others are not started."))
     if left.finished_at is None:
         output.note(f"Its end: {session.command('show', run_id, '--watch')}.")
-        output.note("If its process was killed, the next run ends it.")
+        output.note(f"If its process was killed: {session.command('continue', run_id)}.")
 
 
-async def _preview(choose: Choose, *, rehearse: bool) -> Preview:
-    async with session.opened() as services:
-        chosen = await choose(services.catalog)
-        return await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
+async def _preview(
+    services: RunServices, options: RunOptions, *, rehearse: bool
+) -> tuple[Preview, Sequence[MigrationRun]]:
+    """Return a preview, and the runs that had not ended before."""
+    unfinished = await runs.unfinished(services.catalog)
+    found = await services.fleet.preview(session.context(), options, rehearse=rehearse)
+    return found, unfinished
 
 
 def _run_to_the_end(
@@ -245,12 +252,14 @@ def _note_unfinished(unfinished: Sequence[MigrationRun]) -> None:
     """Name the oldest run that has not ended."""
     oldest, *others = unfinished
     more = f" {len(others)} others have not, either." if others else ""
-    # One that holds is left to a person, or to a process that has the files of its plan.
-    then = " If no process works on it, the next run does." if not oldest.held_because else ""
-    output.note(f"A run has not ended: {session.command('show', oldest.id)}.{then}{more}")
+    what = "A run" if oldest.undoes is None else "An undo"
+    output.note(f"{what} has not ended: {session.command('show', oldest.id)}.{more}")
+    output.note(f"If no process works on it: {session.command('continue', oldest.id)}.")
 
 
-def _show_preview(preview: Preview, *, rehearsed: bool) -> None:
+def _show_preview(preview: Preview, unfinished: Sequence[MigrationRun], *, rehearsed: bool) -> None:
+    if unfinished:
+        _note_unfinished(unfinished)
     if output.wants_json():
         output.show_json(MigrationPreviewResponse.of(preview))
     else:

@@ -113,7 +113,11 @@ class Claims:
         self._hinted.set()
 
     async def work(self) -> None:
-        """Claim tenants, until cancelled."""
+        """Claim tenants, until cancelled.
+
+        It begins after a moment, or with the first hint: a command that is refused works on no run.
+        """
+        await self._rest()
         while True:
             self._hinted.clear()
             count = await self._claim()

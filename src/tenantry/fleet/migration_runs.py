@@ -226,7 +226,7 @@ class Fleet:
             has_check=options.hold == CHECK,
             max_error_rate=options.max_error_rate,
         )
-        await holds.refuse_waiting(session, run_id)
+        await holds.refuse_waiting(session, begun)
         await plans.begin(session, begun)
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)

@@ -83,15 +83,15 @@ async def check_empty(session: CatalogSession, options: RunOptions) -> None:
     """Check that a run without tenants is no mistake.
 
     Raises:
-        NothingToUndo: It is an undo.
         NothingToRetry: It retries a run that has not ended.
+        NothingToUndo: It is an undo.
     """
+    if options.retry_of is not None:
+        retried = await runs.get(session, options.retry_of)
+        if retried.finished_at is None:
+            raise NothingToRetry
     if options.undoes is not None:
         raise NothingToUndo
-    if options.retry_of is None:
-        return
-    if (await runs.get(session, options.retry_of)).finished_at is None:
-        raise NothingToRetry
 
 
 async def head_of(session: CatalogSession, scripts: RunScripts) -> str | None:

@@ -101,7 +101,7 @@ def show_status(status: StatusResponse) -> None:
     for run in status.running:
         done = run.success_count + run.failed_count
         output.show_line(
-            f"{'Holding' if run.held_because else 'Running'}: {run.id}, "
+            f"{_doing(run)}: {run.id}, "
             f"{done:,} of {tenants_text(run.total_count)}, "
             f"{run.failed_count:,} failed, by {run.triggered_by}."
         )
@@ -109,6 +109,12 @@ def show_status(status: StatusResponse) -> None:
             output.show_line(f"Holding because: {run.held_because}")
         for one in run.waiting_for or ():
             output.show_line(f"Waiting {reason_to_wait(one)}.")
+
+
+def _doing(run: MigrationRunStateResponse) -> str:
+    if run.held_because:
+        return "Holding"
+    return "Undoing" if run.undoes else "Running"
 
 
 def show_history(page: Page[MigrationRun]) -> None:
