@@ -611,7 +611,7 @@ class TestMigrateContinue:
         assert f"Holding: {run_id}, 1 of 3 tenants" in status.stdout
         assert (first.data["success"], first.data["holdingWave"]) == (2, 2)
         assert "not holding after this wave" in only_line(again.stderr)
-        assert "`tenantry migrate all` goes on with it" in again.stderr
+        assert "`tenantry migrate continue RUN` does" in again.stderr
         assert (last.status, "3 of 3 tenants" in last.stdout) == (0, True)
 
 
