@@ -1,7 +1,8 @@
 """Runs that hold after a wave, until a person or the operator's check continues them.
 
 A run that holds after a wave has no item that may start: those of its next wave wait. So no process
-works on it, and it costs the others nothing. No other run with one of its waiting tenants begins.
+works on it, and it costs the others nothing. No other run with one of its waiting tenants begins,
+and no migration of a tenant that an undo has not ended.
 """
 
 from uuid import UUID
@@ -30,7 +31,7 @@ CHECKER = "wave check"
 
 
 class TenantsHeld(Conflict):
-    """A tenant waits in a run that holds, or has not been undone: continue or cancel that first."""
+    """A tenant waits in a run that holds, or in an undo: continue or cancel that one first."""
 
 
 class _Held(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ ADVICE: dict[type[TenantryError], str] = {
     MigrationRunNotFound: "`tenantry migrate history` lists the runs.",
     NothingToRetry: "If no process works on it, `tenantry migrate continue RUN` does.",
     RunNotHolding: "If no process works on it, `tenantry migrate continue RUN` does.",
-    RunUnfinished: "`tenantry migrate undo RUN` ends a cancelled run of a killed process.",
+    RunUnfinished: "If no process works on it, `tenantry migrate continue RUN` does.",
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
     TenantExists: "Use --replace TENANT, or --as NAME.",
     TenantNameInUse: "Choose another name (for `undelete`, with --name).",
