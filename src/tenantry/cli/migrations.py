@@ -189,7 +189,7 @@ async def cancel(
     output.show_done(named("The run is cancelled: tenants in work finish, others are not started."))
     if left.finished_at is None:
         output.note(f"Its end: {session.command('show', run_id, '--watch')}.")
-        output.note(f"If its process was killed: {session.command('continue', run_id)}.")
+        output.note(named("If its process was killed, `tenantry migrate continue RUN` ends it."))
 
 
 async def _preview(
