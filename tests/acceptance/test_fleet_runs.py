@@ -117,7 +117,7 @@ class TestWaves:
 
         assert (held.status, other.status) == (4, 2)
         assert "`tenantry fleet continue RUN`" in other.stderr
-        assert (again.status, "`tenantry fleet migrate` goes on" in again.stderr) == (2, True)
+        assert (again.status, "`tenantry fleet continue RUN` does" in again.stderr) == (2, True)
         assert first == {"a"}
         assert statuses(ended.data) == dict.fromkeys(urls, "success")
 

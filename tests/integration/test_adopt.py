@@ -661,7 +661,7 @@ class TestStamp:
     ):
         if has_table:
             raw_sql.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
-        raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
+        await asyncio.to_thread(raw_sql.run, services.settings.catalog, *REFUSE_READY[engine])
 
         with pytest.raises(RejectedByDatabase):
             await adopt(bare.name, stamp=DONE)
@@ -727,7 +727,7 @@ class TestFail:
     async def test_leaves_all_as_it_was_when_the_last_step_fails(
         self, services: Services, adopt: Adopt, foreign: Foreign, engine: str
     ):
-        raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
+        await asyncio.to_thread(raw_sql.run, services.settings.catalog, *REFUSE_READY[engine])
         before = foreign.own()
 
         with pytest.raises(RejectedByDatabase):
@@ -756,11 +756,11 @@ class TestFail:
     async def test_can_be_done_again(
         self, services: Services, adopt: Adopt, foreign: Foreign, engine: str
     ):
-        raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
+        await asyncio.to_thread(raw_sql.run, services.settings.catalog, *REFUSE_READY[engine])
         with pytest.raises(RejectedByDatabase):
             await adopt(foreign.name)
         on = "" if engine == "sqlite" else " ON tenant"
-        raw_sql.run(services.settings.catalog, f"DROP TRIGGER refuse{on}")
+        await asyncio.to_thread(raw_sql.run, services.settings.catalog, f"DROP TRIGGER refuse{on}")
 
         made = await adopt(foreign.name)
 
@@ -801,7 +801,7 @@ class TestFail:
             adopting = asyncio.ensure_future(adopt(foreign.name))
             while not states(services):  # noqa: ASYNC110 - another process's row
                 await asyncio.sleep(0.01)
-            raw_sql.run(services.settings.catalog, "DELETE FROM tenant")
+            await asyncio.to_thread(raw_sql.run, services.settings.catalog, "DELETE FROM tenant")
             holder.rollback()
         with pytest.raises(AdoptionFailed):
             await adopting

@@ -499,7 +499,7 @@ class TestRun:
             scripts = RunScripts(services.streams())
             await services.migrator.migrate(url_of(services, tenant), scripts, run_id=run_id)
             nobody = f"UPDATE tenant_migration SET worker_id = '{_no_worker(gated)}'"
-            raw_sql.run(gated.catalog, nobody)
+            await asyncio.to_thread(raw_sql.run, gated.catalog, nobody)
             async with quick(gated):
                 run = await services.fleet.wait(run_id)
 

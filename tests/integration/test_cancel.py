@@ -271,14 +271,18 @@ class TestStop:
             gate.build()
             run_id = await plan(services)
             await gate.reached(2)
-            raw_sql.run(gated.catalog, "ALTER TABLE tenant_migration RENAME TO elsewhere")
+            await asyncio.to_thread(
+                raw_sql.run, gated.catalog, "ALTER TABLE tenant_migration RENAME TO elsewhere"
+            )
             gate.open()
 
             async with asyncio.timeout(60):
                 await services.worker.stop()
 
             assert [is_migrated(services, one) for one in made] == [True, True, False, False]
-            raw_sql.run(gated.catalog, "ALTER TABLE elsewhere RENAME TO tenant_migration")
+            await asyncio.to_thread(
+                raw_sql.run, gated.catalog, "ALTER TABLE elsewhere RENAME TO tenant_migration"
+            )
 
         async with open_services(gated) as services:
             run = await services.fleet.wait(run_id)

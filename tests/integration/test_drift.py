@@ -294,7 +294,9 @@ class TestCheck:
         for tenant in made:
             raw_sql.run(url_of(shops, tenant), "UPDATE alembic_version SET version_num = 'u2'")
         head = str(shops.streams().head)
-        raw_sql.run(shops.settings.catalog, f"UPDATE tenant SET schema_revision = '{head}'")
+        await asyncio.to_thread(
+            raw_sql.run, shops.settings.catalog, f"UPDATE tenant SET schema_revision = '{head}'"
+        )
 
         report = await checked(shops)
 

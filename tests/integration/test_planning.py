@@ -134,7 +134,7 @@ class TestPlan:
             planning = asyncio.create_task(plan(services, RunOptions()))
             while await rows(other) != (1, 3):  # noqa: ASYNC110 - by a task
                 await asyncio.sleep(0.02)
-            raw_sql.run(settings.catalog, "DELETE FROM worker")
+            await asyncio.to_thread(raw_sql.run, settings.catalog, "DELETE FROM worker")
             await other.fleet.remove_unplanned()
 
             with pytest.raises(plans.PlanLost):

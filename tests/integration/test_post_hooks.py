@@ -513,7 +513,9 @@ class TestATenant:
         cursor = Cursor(
             Progress(post_events.first_entry(old)), Progress(post_events.first_moment(old))
         )
-        raw_sql.run(hooked_settings.catalog, f"UPDATE post_hook SET cursor = '{cursor.text}'")
+        await asyncio.to_thread(
+            raw_sql.run, hooked_settings.catalog, f"UPDATE post_hook SET cursor = '{cursor.text}'"
+        )
         async with worked_on(hooked_settings, content, works=False) as blog:
             for name, age in {"dropped": day + HOUR, "kept": day - HOUR}.items():
                 await _shown(blog, name, at=utc_now() - age)

@@ -414,7 +414,9 @@ class TestDryRun:
         """Its details are in memory, those of a run are not."""
         [only] = await tenants(services, 1)
         ctx = system_context("ada")
-        raw_sql.run(services.settings.catalog, _copies_of_tenants(services, PREVIEWED_MAX))
+        await asyncio.to_thread(
+            raw_sql.run, services.settings.catalog, _copies_of_tenants(services, PREVIEWED_MAX)
+        )
 
         with pytest.raises(BadRunOptions, match="at most 100,000 tenants"):
             await services.fleet.preview(ctx, rehearse=False)
