@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from pydantic import SecretStr
 
-from tenantry.catalog import audit, holds, jobs, notices, runs
+from tenantry.catalog import audit, holds, jobs, notices, run_claims, runs
 from tenantry.catalog.holds import TenantsHeld
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import RunNotHolding
@@ -21,6 +21,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.fleet import fleet_metrics
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
@@ -244,7 +245,7 @@ class TestAnotherRun:
             made = await fleet(services, gate, 2)
             held = await start(services, waves=[1, "100%"])
 
-            with pytest.raises(TenantsHeld, match=f"{held}, which will hold after a wave"):
+            with pytest.raises(TenantsHeld, match=f"{held}, which has waves to come"):
                 await services.fleet.plan(ADA, triggered_by="ada")
             options = RunOptions(tenant_ids=[made[0].id])
             await services.fleet.plan(ADA, triggered_by="ada", options=options)
@@ -264,7 +265,13 @@ class TestAnotherRun:
             with pytest.raises(TenantsHeld, match=f"{undone}, which undoes another one"):
                 await services.fleet.plan(ADA, triggered_by="ada")
             await services.fleet.plan(ADA, triggered_by="ada", options=undo)
-            await services.fleet.cancel(ADA, undone)
+            await run_claims.claim(
+                services.catalog, undone, new_id(), server_name="default", limit=1
+            )
+            for one in await runs.unfinished(services.catalog):
+                await services.fleet.cancel(ADA, one.id, ends_all=True)
+            with pytest.raises(TenantsHeld, match=f"{undone}, which undoes another one"):
+                await services.fleet.plan(ADA, triggered_by="ada")
         async with open_services(gated) as services:
             for one in await runs.unfinished(services.catalog):
                 await services.fleet.wait(one.id)

@@ -86,7 +86,7 @@ async def record(
     error: str = "why",
     *,
     cause: str | None = None,
-    position: str = HEAD,
+    position: str | None = HEAD,
 ) -> None:
     ended = [
         Outcome(
@@ -316,6 +316,19 @@ class TestRecord:
 
         run = await runs.get(quiet.catalog, run_id)
         assert (run.success_count, run.failed_count) == (2, 0)
+
+    async def test_twice_keeps_the_last_known_revision(self, quiet: Services):
+        """The answer to the first COMMIT was lost, and a failure may not know the revision."""
+        await planned(quiet)
+        by = await worker(quiet)
+        (item,) = await claimed(quiet, by, 1)
+        before = (await tenants.get(quiet.catalog, item.tenant_id)).schema_revision
+
+        for _ in range(2):
+            await record(quiet, by, [item], MigrationState.FAILED, position=None)
+
+        assert before is not None
+        assert (await tenants.get(quiet.catalog, item.tenant_id)).schema_revision == before
 
     async def test_twice_in_one_batch_counts_once(self, quiet: Services, settings: Settings):
         """Who lost its items while it was silent may take them over again, and end them twice."""

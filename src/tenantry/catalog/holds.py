@@ -71,9 +71,16 @@ _WORKABLE = Statement(
 )
 
 # Also one that does not hold yet: its process may have been killed in the first wave.
-_is_held = sa.and_(_run.holds.is_not(None), is_waiting)
+_is_stopped = _run.stop_reason.is_not(None)
+_is_held = sa.and_(_run.holds.is_not(None), is_waiting, ~_is_stopped)
 _forward = sa.bindparam("forward", type_=sa.Boolean)
-_is_being_undone = sa.and_(_forward, _run.undoes.is_not(None), is_open)
+# Of one that was stopped, those in work finish.
+_is_being_undone = sa.and_(
+    _forward,
+    _run.undoes.is_not(None),
+    is_open,
+    sa.or_(~_is_stopped, _item.worker_id.is_not(None)),
+)
 _HELD = Statement(
     sa.select(
         _item.tenant_name,
@@ -86,7 +93,6 @@ _HELD = Statement(
     .where(
         _run.planner_id.is_(None),
         _run.finished_at.is_(None),
-        _run.stop_reason.is_(None),
         sa.or_(_is_held, _is_being_undone),
         _own.c.run_id == sa.bindparam("run", type_=sa.Uuid),
     )
@@ -139,12 +145,15 @@ async def refuse_waiting(session: CatalogSession, run: Progress) -> None:
     held = await session.fetch_one(_HELD, run=run.id, forward=run.undoes is None)
     if held is None:
         return
-    why = f"holds after wave {held.holding_wave}"
-    if held.holding_wave is None:
-        why = "undoes another one" if held.is_undo else "will hold after a wave"
+    does, why, then = "waits", "has waves to come", "Wait for its end, or cancel it."
+    if held.holding_wave is not None:
+        why = f"holds after wave {held.holding_wave}"
+        then = "Continue or cancel that run first."
+    elif held.is_undo:
+        does, why = "has not ended", "undoes another one"
     raise TenantsHeld(
-        f"Nothing was started: {held.tenant_name} waits in the migration run {held.run_id}, "
-        f"which {why}. Continue or cancel that run first."
+        f"Nothing was started: {held.tenant_name} {does} in the migration run {held.run_id}, "
+        f"which {why}. {then}"
     )
 
 

@@ -53,7 +53,10 @@ is_left = sa.or_(
     tenant.c.failing_run_id.is_not(None),
     sa.case(
         (_run.undoes.is_(None), tenant.c.schema_revision.is_distinct_from(_run.head)),
-        else_=sa.literal(UNDO_OF) + tenant.c.schema_revision == _run.head,
+        else_=sa.or_(
+            tenant.c.schema_revision.is_(None),
+            sa.literal(UNDO_OF) + tenant.c.schema_revision == _run.head,
+        ),
     ),
 )
 """Whether a tenant of a run has not been migrated, or undone, since."""

@@ -155,12 +155,18 @@ _SET_ATTEMPT = Statement[Any](
         ),
     )
 )
+# Not after a COMMIT whose answer was lost, and not if the tenant has another database since.
 _FORGET_REVISION = Statement[Any](
     sa.update(tenant)
     .values(schema_revision=None)
     .where(
         tenant.c.id == sa.bindparam("tenant"),
+        tenant.c.database_name == sa.bindparam("database_name"),
+        tenant.c.server_name == sa.bindparam("server_name"),
         tenant.c.schema_revision.is_distinct_from(sa.bindparam("revision", type_=sa.String)),
+        sa.exists().where(
+            of_run, _item.tenant_id == tenant.c.id, _item.worker_id.is_distinct_from(_worker)
+        ),
     )
 )
 
@@ -210,7 +216,7 @@ async def record(
             ended.append(after)
     attempts = {one.item.tenant_id: _attempt(one) for one in written if one.item.is_attempted}
     if late:
-        seen = [{"tenant": one, "revision": late[one].schema_revision} for one in sorted(late)]
+        seen = [_seen_late(late[one], worker_id) for one in sorted(late)]
         await session.execute_many(_FORGET_REVISION, seen)
     await session.execute_many(_SET_ATTEMPT, [attempts[one] for one in sorted(attempts)])
     return Recorded([one.item.state for one in written], moved, ended, told)
@@ -345,6 +351,18 @@ def _attempt(outcome: Outcome) -> dict[str, object]:
         "tenant": item.tenant_id,
         "revision": outcome.schema_revision,
         "failing_run_id": item.run_id if is_failed else None,
+    }
+
+
+def _seen_late(outcome: Outcome, holder: UUID) -> dict[str, object]:
+    item = outcome.item
+    return {
+        "run": item.run_id,
+        "tenant": item.tenant_id,
+        "database_name": item.database_name,
+        "server_name": item.server_name,
+        "revision": outcome.schema_revision,
+        "worker": holder,
     }
 
 

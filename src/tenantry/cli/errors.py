@@ -65,7 +65,7 @@ ADVICE: dict[type[TenantryError], str] = {
     TenantExists: "Use --replace TENANT, or --as NAME.",
     TenantNameInUse: "Choose another name (for `undelete`, with --name).",
     TenantNotFound: "`tenantry tenant list` lists the tenants.",
-    TenantsHeld: "Use `tenantry migrate continue RUN`, or `tenantry migrate cancel RUN`.",
+    TenantsHeld: "Use `tenantry migrate continue RUN` (of a run that holds, with --wave N).",
     TenantReadOnly: "If it is not being moved, run `tenantry tenant activate TENANT`.",
     UnknownServer: "The setting TENANTRY_TENANT_SERVERS has the names of the servers.",
     UserNotFound: "`tenantry user list TENANT` lists the users.",

@@ -34,8 +34,8 @@ class RunLeft(RunContinues):
 
     def __init__(self, run_id: UUID) -> None:
         super().__init__(
-            f"Stopped. Any serving process, or the next {session.command('all')}, continues the "
-            f"run; {session.command('show', run_id)} shows its progress."
+            f"Stopped. Any serving process, or {session.command('continue', run_id)}, continues "
+            f"the run; {session.command('show', run_id)} shows its progress."
         )
 
 

@@ -254,7 +254,8 @@ def _note_unfinished(unfinished: Sequence[MigrationRun]) -> None:
     more = f" {len(others)} others have not, either." if others else ""
     what = "A run" if oldest.undoes is None else "An undo"
     output.note(f"{what} has not ended: {session.command('show', oldest.id)}.{more}")
-    output.note(f"If no process works on it: {session.command('continue', oldest.id)}.")
+    if not oldest.held_because:  # that is left to a person, or to a process that has its files
+        output.note(f"If no process works on it: {session.command('continue', oldest.id)}.")
 
 
 def _show_preview(preview: Preview, unfinished: Sequence[MigrationRun], *, rehearsed: bool) -> None:

@@ -115,7 +115,8 @@ class Claims:
     async def work(self) -> None:
         """Claim tenants, until cancelled.
 
-        It begins after a moment, or with the first hint: a command that is refused works on no run.
+        It begins after `POLL_SECONDS`, or with the first hint: a command that is refused at once
+        works on no run.
         """
         await self._rest()
         while True:
