@@ -5,13 +5,17 @@ import random
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 
 from tenantry.catalog import runs
 from tenantry.catalog.runs import MigrationRun, RunState
+from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import Tenant
+from tenantry.db.statements import Statement
 from tenantry.fleet.approval import PlanRequired
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.pending_revisions import LostData
@@ -313,6 +317,10 @@ class TestUndo:
             undo = await migrate(services, undoes=run.id, waves=[1, "100%"], max_failures=0)
             assert (undo.state, counts(undo)) == (RunState.STOPPED, (0, 3))
             raw_sql.run(url_of(services, some[0]), "CREATE TABLE note (id INTEGER)")
+            # Another run has found one at the head, and a late process has contradicted it.
+            unknown = sa.update(tenant).values(schema_revision=None, failing_run_id=None)
+            async with services.catalog.begin() as session:
+                await session.execute(Statement[Any](unknown.where(tenant.c.id == some[1].id)))
             again = await migrate(services, retry_of=undo.id)
 
             assert (again.undoes, counts(again)) == (run.id, (3, 0))
