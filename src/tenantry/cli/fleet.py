@@ -196,7 +196,7 @@ _add(
 _add(
     "continue",
     migrations.continue_run,
-    "Work on a run that has not ended, like `migrate`: its process was killed, or it holds.",
+    "Work on a run that has not ended, like `migrate`; --wave starts its next wave first.",
 )
 _add(
     "cancel",

@@ -163,7 +163,7 @@ def continue_run(
         int | None, typer.Option(help="Start the next wave of a run that holds after this one.")
     ] = None,
 ) -> None:
-    """Work on a run that has not ended, like `migrate all`: its process was killed, or it holds.
+    """Work on a run that has not ended, like `migrate all`; --wave starts its next wave first.
 
     The exit status is 1 if a tenant has failed, and 4 if the run holds after another wave.
     """
