@@ -277,6 +277,23 @@ class TestAnotherRun:
                 await services.fleet.wait(one.id)
             assert await services.fleet.plan(ADA, triggered_by="ada")
 
+    async def test_that_undoes_is_refused_until_a_tenant_has_ended_in_a_migration(
+        self, gated: Settings, gate: Gate
+    ):
+        """That would apply again what the undo has taken back."""
+        async with open_services(gated) as services:
+            await tenants(services, 2)
+            gate.folder.add("u1_note", NOTE, undo="op.drop_table('note')")
+            run_id = await services.fleet.plan(ADA, triggered_by="ada")
+            await services.fleet.wait(run_id)
+        undo = RunOptions(undoes=run_id)
+        async with open_services(gated, works=False) as services:
+            forward = await services.fleet.plan(ADA, triggered_by="ada")
+            with pytest.raises(TenantsHeld, match=f"has not ended in .* {forward}, which goes"):
+                await services.fleet.plan(ADA, triggered_by="ada", options=undo)
+            await services.fleet.cancel(ADA, forward, ends_all=True)
+            assert await services.fleet.plan(ADA, triggered_by="ada", options=undo)
+
     async def test_of_other_tenants_is_started(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             made = await fleet(services, gate, 3)

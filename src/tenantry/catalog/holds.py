@@ -2,7 +2,7 @@
 
 A run that holds after a wave has no item that may start: those of its next wave wait. So no process
 works on it, and it costs the others nothing. No other run with one of its waiting tenants begins,
-and no migration of a tenant that an undo has not ended.
+and no run with a tenant that has not ended in one of the other direction.
 """
 
 from uuid import UUID
@@ -31,7 +31,7 @@ CHECKER = "wave check"
 
 
 class TenantsHeld(Conflict):
-    """A tenant waits in a run that holds, or in an undo: continue or cancel that one first."""
+    """A tenant has not ended in another run: continue or cancel that one first."""
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -74,10 +74,10 @@ _WORKABLE = Statement(
 _is_stopped = _run.stop_reason.is_not(None)
 _is_held = sa.and_(_run.holds.is_not(None), is_waiting, ~_is_stopped)
 _forward = sa.bindparam("forward", type_=sa.Boolean)
-# Of one that was stopped, those in work finish.
-_is_being_undone = sa.and_(
-    _forward,
-    _run.undoes.is_not(None),
+# Which of the two comes last decides what the tenant has. Of one that was stopped, those in work
+# finish.
+_is_in_other_direction = sa.and_(
+    _forward.is_distinct_from(_run.undoes.is_(None)),
     is_open,
     sa.or_(~_is_stopped, _item.worker_id.is_not(None)),
 )
@@ -93,7 +93,7 @@ _HELD = Statement(
     .where(
         _run.planner_id.is_(None),
         _run.finished_at.is_(None),
-        sa.or_(_is_held, _is_being_undone),
+        sa.or_(_is_held, _is_in_other_direction),
         _own.c.run_id == sa.bindparam("run", type_=sa.Uuid),
     )
     .limit(1),
@@ -136,8 +136,8 @@ async def began(session: CatalogSession, run: Progress) -> None:
 async def refuse_waiting(session: CatalogSession, run: Progress) -> None:
     """Refuse to begin *run* if one of its tenants waits in another run, which holds.
 
-    Also if one has not ended in an undo, unless *run* is one: the undo would take back what *run*
-    finds at the head.
+    Also if one has not ended in a run of the other direction: an undo would take back what *run*
+    finds at the head, or a migration apply again what *run* takes back.
 
     Raises:
         TenantsHeld: One does. The message names it, and that run.
@@ -149,8 +149,8 @@ async def refuse_waiting(session: CatalogSession, run: Progress) -> None:
     if held.holding_wave is not None:
         why = f"holds after wave {held.holding_wave}"
         then = "Continue or cancel that run first."
-    elif held.is_undo:
-        does, why = "has not ended", "undoes another one"
+    elif held.is_undo != (run.undoes is not None):
+        does, why = "has not ended", "undoes another one" if held.is_undo else "goes forward"
     raise TenantsHeld(
         f"Nothing was started: {held.tenant_name} {does} in the migration run {held.run_id}, "
         f"which {why}. {then}"

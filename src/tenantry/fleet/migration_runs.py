@@ -118,7 +118,7 @@ class Fleet:
             PlanLost: This process was silent for too long.
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged: The plan cannot be started.
             PlanRequired, OwnPlan: The settings demand a plan, or that of another person.
-            TenantsHeld: A tenant waits in another run, which holds.
+            TenantsHeld: A tenant waits in another run, which holds, or goes the other direction.
             NothingToRetry: The run in ``options.retry_of`` has not ended.
             RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: The run in
                 ``options.undoes`` cannot be undone.
