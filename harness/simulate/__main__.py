@@ -41,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     made = image.make()
     # Once, for all processes: what is compiled at its first use.
     Player(made, None).play(WARM, events_of(WARM))
+    if options.events and options.events.is_dir():
+        return _replay_all(made, options.events, options.fault)
     if options.seed and "-" in options.seed:
         return _replay(made, options)
     if options.faults:
@@ -149,6 +151,20 @@ def _replay(made: bytes, options: argparse.Namespace) -> int:
     os._exit(1 if result.fault else 0)  # what the history has left must not run on
 
 
+def _replay_all(made: bytes, folder: Path, fault: str | None) -> int:
+    """Play the histories in the files of a folder, named after their seeds; return the status."""
+    tasks = [(made, path.stem, path.read_text(), fault) for path in sorted(folder.glob("*.json"))]
+    with _pool() as pool:
+        found = pool.starmap(_fault_of, tasks, chunksize=1)
+    for (_, seed, *_), text in zip(tasks, found, strict=True):
+        print(f"seed {seed}: {text or 'no fault'}")
+    return 1 if any(found) else 0
+
+
+def _fault_of(made: bytes, seed: str, events: str, planted: str | None) -> str | None:
+    return Player(made, planted).play(seed, Event.load(events)).fault
+
+
 def _print(failure: Failure) -> None:
     print(f"seed {failure.seed}: {failure.fault}. These events are enough:")
     for event in failure.events:
@@ -168,7 +184,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--seed", help="of a search; or of one history, such as 1a2b3c4d-17")
     parser.add_argument(
-        "--events", type=Path, help="those of the history, as a failure prints them"
+        "--events",
+        type=Path,
+        help="of the history, as a failure prints them; or a folder: play all in it",
     )
     parser.add_argument("--fault", choices=FAULTS, help="plant this fault")
     parser.add_argument("--faults", action="store_true", help="plant each fault, and find it")
