@@ -32,6 +32,8 @@ class TestCommand:
         result = tenantry("migrate", "undo", run_id, "--plan", rehearsed["plan"]["id"], **mine)
         twice = tenantry("migrate", "undo", run_id, **mine)
         shown = tenantry("migrate", "show", **mine)
+        before = tenantry("migrate", "show", run_id, **mine)
+        listed = tenantry("migrate", "history", **mine)
 
         assert (other.status, "selects nothing" in other.stderr) == (2, True)
         assert dry.status == 0
@@ -42,3 +44,7 @@ class TestCommand:
         assert "No active, writable and selected tenant" in twice.stderr
         assert "undoes" in shown.stdout
         assert run_id in shown.stdout
+        undo_id = shown.stdout.split()[1]
+        assert f"{undo_id}, success" in before.stdout
+        lines = [line for line in listed.stdout.splitlines() if line[:36] in (undo_id, run_id)]
+        assert ["an undo" in lines[0], "undone" in lines[1]] == [True, True]

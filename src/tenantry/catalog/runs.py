@@ -4,7 +4,7 @@ A run has one item for each tenant. `catalog.plans` inserts them before the firs
 migrated; `catalog.run_tenants` claims and ends them.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -17,6 +17,7 @@ from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.db.paging import LIMIT, Listing
 from tenantry.db.statements import Statement, columns_of
+from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import NotFound, Unavailable
 from tenantry.kit.pages import Page, Window
 
@@ -27,6 +28,7 @@ UNDO_OF = "undo of "
 """The prefix of the head of a run that undoes another one. An older release, which would upgrade
 the tenants, does not know such a head, and leaves the run to other processes."""
 UNFINISHED_MAX = 100
+UNDOS_READ_MAX = 500
 ENDED_READ_MAX = 500
 
 
@@ -238,6 +240,13 @@ _is_wanted = sa.or_(_is_finished.is_(None), _run.finished_at.is_not(None) == _is
 _LISTING = Listing(
     sa.select(*_RUN_COLUMNS).where(_is_planned, _is_wanted).order_by(_run.id.desc()), MigrationRun
 )
+_UNDOS = Statement(
+    sa.select(*_RUN_COLUMNS)
+    .where(_is_planned, is_listed(_run.undoes, sa.bindparam("run_ids", type_=Ids)))
+    .order_by(_run.id.desc())
+    .limit(LIMIT),
+    MigrationRun,
+)
 _UNFINISHED = Statement(
     sa.select(*columns_of(migration_run, Progress))
     .where(_is_planned, _run.finished_at.is_(None))
@@ -296,6 +305,15 @@ async def page(
 ) -> Page[MigrationRun]:
     """Return some runs, the newest first: all, or only those that have ended, or have not."""
     return await _LISTING.page(session, window, is_finished=is_finished)
+
+
+async def undos(session: CatalogSession, run_ids: Iterable[UUID]) -> dict[UUID, MigrationRun]:
+    """Return the newest run that undoes each of *run_ids*, if one does.
+
+    Only the newest `UNDOS_READ_MAX` undos of them are read.
+    """
+    found = await session.fetch_all(_UNDOS, run_ids=list(run_ids), limit=UNDOS_READ_MAX)
+    return {one.undoes: one for one in reversed(found) if one.undoes is not None}
 
 
 async def unfinished(session: CatalogSession) -> list[Progress]:

@@ -81,7 +81,8 @@ async def history(
         if output.wants_json():
             output.show_json(await _with_details(opened.catalog, found))
         else:
-            reports.show_history(found)
+            undos = await runs.undos(opened.catalog, [run.id for run in found.items])
+            reports.show_history(found, undos)
 
 
 @group.command("show")

@@ -1,12 +1,19 @@
 """Migration runs and the state of the fleet, as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from uuid import UUID
 
 from rich.table import Column
 from rich.text import Text
 
-from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, MigrationState, RunTenant
+from tenantry.catalog.runs import (
+    NOT_ATTEMPTED,
+    MigrationRun,
+    MigrationState,
+    RunState,
+    RunTenant,
+)
 from tenantry.cli.printing import output
 from tenantry.cli.printing.progress import Found, reason_to_wait, waiting_text
 from tenantry.cli.wording import named
@@ -117,13 +124,15 @@ def _doing(run: MigrationRunStateResponse) -> str:
     return "Undoing" if run.undoes else "Running"
 
 
-def show_history(page: Page[MigrationRun]) -> None:
-    """Print runs, one line each."""
+def show_history(page: Page[MigrationRun], undos: Mapping[UUID, MigrationRun]) -> None:
+    """Print runs, one line each, with what became of those that *undos* undo."""
+    texts = [_undo_text(run, undos.get(run.id)) for run in page.items]
     columns = [
         output.unwrapped("ID"),
         output.unwrapped("Started, UTC"),
         output.number("Tenants"),
         output.number("Failed"),
+        *([output.unwrapped("Undo")] if any(texts) else []),
         Column("By", min_width=7),
     ]
     rows = (
@@ -132,12 +141,20 @@ def show_history(page: Page[MigrationRun]) -> None:
             output.minute(run.started_at),
             f"{run.total_count:,}" if run.finished_at else run.state.value,
             f"{run.failed_count:,}",
+            *([text] if any(texts) else []),
             run.triggered_by,
         )
-        for run in page.items
+        for run, text in zip(page.items, texts, strict=True)
     )
     output.show_table(columns, rows)
     output.note_page(page, "migration runs")
+
+
+def _undo_text(run: MigrationRun, undo: MigrationRun | None) -> str:
+    """Return whether a run is an undo, or was undone; if that has not succeeded, its state."""
+    if undo is None:
+        return "an undo" if run.undoes else ""
+    return "undone" if undo.state is RunState.SUCCESS else f"undo {undo.state.value}"
 
 
 def show_run(found: Found) -> None:
@@ -159,6 +176,7 @@ def show_run(found: Found) -> None:
         "error rate allowed": run.max_error_rate,
         "holding": run.held_because,
         "undoes": run.undoes,
+        "undone by": found.undo and f"{found.undo.id}, {found.undo.state.value}",
         "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
