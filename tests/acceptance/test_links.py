@@ -290,6 +290,14 @@ class TestAReset:
 
         await must_be_refused(world, issued)
 
+    async def test_ends_when_its_user_changes_the_address(self, world: World) -> None:
+        issued = await reset(world)
+        client = await session(world, world.acme)
+        ok(await client.put(PROFILE, json={"fullName": "Zoe", "email": "zoe@acme.example.com"}))
+
+        await must_be_refused(world, issued)
+        assert ok(await (await world.admin()).get(path_of(world, "links")))["items"] == []
+
 
 class TestAnOwner:
     async def test_invites_lists_and_revokes(self, world: World) -> None:

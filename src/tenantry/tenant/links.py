@@ -119,19 +119,18 @@ _joined = link.outerjoin(user, user.c.id == link.c.user_id)
 _columns = (
     link.c.id,
     link.c.user_id,
-    sa.func.coalesce(user.c.email, link.c.email).label("email"),
+    link.c.email,
     link.c.role,
     link.c.created_at,
     link.c.expires_at,
 )
 _other = user.alias("other")
 # A change of the generation ends sessions: a new password, a deactivation, a logout everywhere.
-_lasts = sa.and_(
-    link.c.expires_at > _now,
-    sa.or_(
-        link.c.user_id.is_(None), sa.and_(user.c.is_active, user.c.generation == link.c.generation)
-    ),
+# Who reads the mail of an earlier address may have the link.
+_is_of_user = sa.and_(
+    user.c.is_active, user.c.generation == link.c.generation, user.c.email == link.c.email
 )
+_lasts = sa.and_(link.c.expires_at > _now, sa.or_(link.c.user_id.is_(None), _is_of_user))
 _is_hidden = sa.exists().where(_other.c.canonical_email == link.c.canonical_email)
 _is_open = sa.and_(_lasts, ~_is_hidden)
 _FIND = Statement(
