@@ -597,6 +597,21 @@ class TestBudget:
         await patient.execute(one)
 
     @pytest.mark.slow
+    async def test_waits_as_long_as_it_is_set_to(self, keep: Keep, new_database: Callable[[], str]):
+        """For a connection of its own, and for one of all databases of the server."""
+        budget = Budget(1)
+        first, second = (
+            keep(Database(connector(new_database()), budget, 1, wait_seconds_max=60))
+            for _ in range(2)
+        )
+        one = Statement[Any](sa.text("SELECT 1"))
+
+        async with asyncio.TaskGroup() as waiting, first.begin():
+            waiting.create_task(first.execute(one))
+            waiting.create_task(second.execute(one))
+            await asyncio.sleep(6)  # longer than the default of 5
+
+    @pytest.mark.slow
     async def test_holds_under_a_storm_and_leaks_nothing(
         self, keep: Keep, engine: str, make_server: Callable[[int], Server], prefix: str
     ):

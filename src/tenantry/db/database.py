@@ -67,7 +67,7 @@ class Budget(Turns):
         """The number of connections that are open and unused."""
         return len(self.idle)
 
-    async def take(self, key: Hashable = None, *, seconds: float | None = WAIT_SECONDS_MAX) -> None:
+    async def take(self, key: Hashable = None, *, seconds: float | None = None) -> None:
         """Take the place of a connection that is to be opened; close an idle one if necessary.
 
         Raises:
@@ -266,7 +266,7 @@ class Database(Session[Kind]):
             raise DatabaseUnavailable from error
 
     async def _take_slowly(self) -> Connection:
-        await self._places.take(seconds=WAIT_SECONDS_MAX)
+        await self._places.take()
         try:
             while self._idle:
                 connection = self._idle.pop()
