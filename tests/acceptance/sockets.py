@@ -80,6 +80,7 @@ class Served:
     host: str
     port: int
     server: uvicorn.Server
+    metrics: Metrics
 
     def client(self, **headers: str) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -109,7 +110,8 @@ async def served(
     app: ASGIApp, *, port: int = 0, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[Served]:
     """Yield the application, answering as `tenantry serve` lets it answer."""
-    connections = Connections(limits or ConnectionLimits(), Metrics())
+    metrics = Metrics()
+    connections = Connections(limits or ConnectionLimits(), metrics)
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=protocol_for(connections),  # type: ignore[arg-type]
@@ -132,7 +134,7 @@ async def served(
         await server.ready.wait()
     host, bound = server.servers[0].sockets[0].getsockname()[:2]
     try:
-        yield Served(host, bound, server)
+        yield Served(host, bound, server, metrics)
     finally:
         server.should_exit = True
         await running

@@ -254,6 +254,8 @@ class TestCounts:
                 assert b"cache-control: no-store\r\n" in raw
             async with at.line() as line:
                 assert (await line.ask("GET", "/livez")).status == 200
+            counted = b'tenantry_refused_connections_total{reason="TooManyConnections"} 1.0'
+            assert counted in at.metrics.render()
 
     async def test_refuse_one_too_many_in_all(self, services: Services) -> None:
         """503, whatever the address."""

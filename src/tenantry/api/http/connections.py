@@ -133,9 +133,9 @@ class Connections:
         """
         client = self._client(address)
         if len(self._admitted) >= self.limits.total and not self._displace(client):
-            return self._refused_by(NoFreeConnection(), client)
+            return self._logged(NoFreeConnection(), client)
         if client and self._by_client[client] >= self.limits.per_address:
-            return self._refused_by(TooManyConnections(), client)
+            return self._logged(TooManyConnections(), client)
         self._admitted[connection] = client
         self._by_client[client] += 1
         return None
@@ -178,7 +178,7 @@ class Connections:
         self._unread.discard(connection)
 
     def count_refusal(self, reason: type[HttpError]) -> None:
-        """Count a connection that is closed because of an invalid request."""
+        """Count a connection that is refused, or is closed because of an invalid request."""
         self._metrics.count_refused_connection(reason.__name__)
 
     @asynccontextmanager
@@ -215,9 +215,8 @@ class Connections:
         """Return the client of a connection, or else itself: a proxy carries many clients."""
         return self._admitted.get(connection) or connection
 
-    def _refused_by(self, refusal: HttpError, client: str) -> HttpError:
-        """Count and log *refusal*, and return it."""
-        self._metrics.count_refused_connection(type(refusal).__name__)
+    def _logged(self, refusal: HttpError, client: str) -> HttpError:
+        """Log *refusal*, and return it."""
         now = monotonic_seconds()
         if self._logged_at is None or now - self._logged_at >= LOG_SECONDS:
             self._logged_at = now
