@@ -174,7 +174,7 @@ class TestArchive:
 
     def test_of_another_secret_key_is_rejected_when_it_is_damaged(self):
         data = bytearray(written(THEIRS))
-        data[data.index(b"aaaa")] ^= 1
+        data[data.index(PARTS[0])] ^= 1
 
         with pytest.raises(ArchiveDamaged):
             read(bytes(data), accepts_foreign=True)
