@@ -14,7 +14,8 @@ from tenantry.access.principal import Person, Role
 from tenantry.access.tokens import ALGORITHM, AUDIENCES, ISSUER
 from tenantry.fleet.lifecycle import Lifecycle, Provisioned
 from tenantry.kit.clock import utc_now
-from tenantry.services import Services, open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant import users
 from tenantry.tenant.users import NewUser

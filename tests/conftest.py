@@ -27,7 +27,8 @@ from tenantry.catalog.admins import Admin
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit import log
 from tenantry.kit.clock import utc_now
-from tenantry.services import Services, open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import SERVER_DEFAULT, Settings
 from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts

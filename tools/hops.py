@@ -21,7 +21,8 @@ from typing import Any
 import tenantry
 from tenantry.access import admins
 from tenantry.app import app_over
-from tenantry.services import Services, open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 from testkit.asgi import Answer, ask

@@ -16,7 +16,8 @@ from pathlib import Path
 from harness.writer import TABLE, Writer
 from tenantry.backup import moving
 from tenantry.backup.online import Way
-from tenantry.services import open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 from tenantry.work.progress import Progress

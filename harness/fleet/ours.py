@@ -25,8 +25,9 @@ from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.kit import process
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 
 ADDED_AT_ONCE = 50

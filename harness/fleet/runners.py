@@ -15,7 +15,8 @@ import uvloop
 
 from harness.world import settings_of
 from tenantry.kit import log
-from tenantry.services import Services, open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 
 START_SECONDS_MAX = 60

@@ -14,8 +14,8 @@ from tenantry.catalog import (
     jobs,
     outbox,
     owned_databases,
-    progress,
     run_claims,
+    run_progress,
     run_tenants,
 )
 from tenantry.catalog.job_states import Event
@@ -88,17 +88,17 @@ def _ending(*conditions: sa.ColumnElement[bool]) -> Fault:
 
 def _budget_is_off_by_one() -> Fault:
     """A run allows one failure more than its budget."""
-    original = progress._too_many
+    original = run_progress._too_many
 
     def too_many(before: Progress, failed_count: int) -> str | None:
         return original(before, failed_count - 1)
 
-    return Fault(progress, "_too_many", too_many)
+    return Fault(run_progress, "_too_many", too_many)
 
 
 def _wave_begins_early() -> Fault:
     """A wave begins when all but one of the one before have ended."""
-    original = progress.advance
+    original = run_progress.advance
 
     def advance(before: Progress, **ended: Any) -> Progress:
         after = original(before, **ended)
@@ -107,21 +107,21 @@ def _wave_begins_early() -> Fault:
             return msgspec.structs.replace(after, unopened_count=1)
         return after
 
-    return Fault(progress, "advance", advance)
+    return Fault(run_progress, "advance", advance)
 
 
 def _hold_opens() -> Fault:
     """A run that holds opens its next wave all the same."""
-    original = progress.advance
+    original = run_progress.advance
 
     def advance(before: Progress, **ended: Any) -> Progress:
         after = original(before, **ended)
         if after.holding_wave is not None and before.holding_wave is None:
-            opened = progress.resume(after)
+            opened = run_progress.resume(after)
             return msgspec.structs.replace(opened, holding_wave=after.holding_wave)
         return after
 
-    return Fault(progress, "advance", advance)
+    return Fault(run_progress, "advance", advance)
 
 
 def _any_wave_resumes() -> Fault:
@@ -130,7 +130,7 @@ def _any_wave_resumes() -> Fault:
     async def resume(session: Any, run_id: Any, *, wave: int, limit: int = 2_000) -> None:
         before = await run_tenants._lock(session, run_id)
         if before.stop_reason is None and before.finished_at is None:
-            after = progress.resume(before)
+            after = run_progress.resume(before)
             await run_tenants._move(session, await run_tenants._open_batch(session, after, limit))
 
     return Fault(run_tenants, "resume", resume)
@@ -166,13 +166,13 @@ def _undo_goes_forward() -> Fault:
 
 def _stop_is_undone() -> Fault:
     """The outcomes that come after a stop make the run go on."""
-    original = progress.advance
+    original = run_progress.advance
 
     def advance(before: Progress, **ended: Any) -> Progress:
         after = original(before, **ended)
         return msgspec.structs.replace(after, stop_reason=None) if before.stop_reason else after
 
-    return Fault(progress, "advance", advance)
+    return Fault(run_progress, "advance", advance)
 
 
 def _claims_are_forgotten() -> Fault:
@@ -186,12 +186,12 @@ def _claims_are_forgotten() -> Fault:
 
 def _failures_count_twice() -> Fault:
     """A failure is counted twice."""
-    original = progress.advance
+    original = run_progress.advance
 
     def advance(before: Progress, *, failures: int, **ended: Any) -> Progress:
         return original(before, failures=failures + (1 if failures > 1 else 0), **ended)
 
-    return Fault(progress, "advance", advance)
+    return Fault(run_progress, "advance", advance)
 
 
 def _jobs_of_the_living_are_taken() -> Fault:

@@ -14,8 +14,9 @@ from tenantry.access import admins
 from tenantry.app import app_over
 from tenantry.catalog.admins import AdminEmailInUse
 from tenantry.kit import log
+from tenantry.kit.context import system_context
 from tenantry.kit.request_log import AccessLog
-from tenantry.services import open_services, system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from testkit.asgi import Answer, ask
 

@@ -51,8 +51,7 @@ from tenantry.fleet.watchers import Watchers
 from tenantry.fleet.worker import Worker
 from tenantry.kit import private
 from tenantry.kit.clock import utc_now
-from tenantry.kit.context import OperationContext
-from tenantry.kit.ids import new_id
+from tenantry.kit.context import HOUSEKEEPING, system_context
 from tenantry.kit.metrics import Metrics
 from tenantry.kit.request_log import RecentErrors
 from tenantry.kit.sizes import mark_of
@@ -175,11 +174,6 @@ async def open_services(
         services.passwords.close()
         services.folding.close()
         threads.shutdown()
-
-
-def system_context(actor: str) -> OperationContext:
-    """Return the context of background work, or of a command."""
-    return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
 
 
 @dataclass(frozen=True)
@@ -348,7 +342,7 @@ async def _keep_house(services: Services) -> None:
             # First what tenants wait for; a purge can wait for a server that is away.
             await services.job_worker.reap()
             await services.fleet.remove_unplanned()
-            await services.deletion.purge_expired(system_context("housekeeping"))
+            await services.deletion.purge_expired(system_context(HOUSEKEEPING))
             await stored_plans.prune(services.catalog, now=utc_now())
             if services.settings.hooks:
                 await outbox.prune(services.catalog, now=utc_now())
@@ -358,7 +352,7 @@ async def _keep_house(services: Services) -> None:
             await password_attempts.forget(services.catalog)
             await tenant_counts.merge(services.catalog)
             await services.signing_keys.retire(
-                system_context("housekeeping"), token_lifetime=services.tokens.lifetime
+                system_context(HOUSEKEEPING), token_lifetime=services.tokens.lifetime
             )
             if days := services.settings.audit_days:
                 await audit.LOG.prune(services.catalog, before=utc_now() - timedelta(days=days))

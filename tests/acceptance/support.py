@@ -21,7 +21,8 @@ from tenantry.catalog.password_attempts import Limits
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
-from tenantry.services import open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from tenantry.tenant import users
 from tenantry.tenant.users import NewUser

@@ -12,8 +12,8 @@ from tenantry.access.tokens import SESSION_MAX, Session, SessionNotRenewable
 from tenantry.catalog.tables import signing_key
 from tenantry.db.statements import Statement
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import system_context
 from tests.acceptance.support import ADMIN_LOGIN, TENANTS, done, ok, refused
 from tests.conftest import PASSWORD, World
 

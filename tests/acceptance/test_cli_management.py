@@ -19,8 +19,9 @@ import httpx
 import pytest
 
 from tenantry.app import app_over
+from tenantry.kit.context import system_context
 from tenantry.schemas.credentials import configurations
-from tenantry.services import open_services, system_context
+from tenantry.services import open_services
 from testkit.forked import run_module
 from testkit.programs import environment_of, only_line, running
 from testkit.raw_sql import rows, run

@@ -26,7 +26,8 @@ from tenantry.access import admins
 from tenantry.access.principal import Person, Role
 from tenantry.catalog import tenants
 from tenantry.kit.clock import utc_now
-from tenantry.services import Services, open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from tests.acceptance.deployments import KINDS, LIVE, Process, Project, start

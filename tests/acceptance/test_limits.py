@@ -16,9 +16,10 @@ from tenantry.access.request_limits import FairShare, RateLimits
 from tenantry.api.door import Api
 from tenantry.api.table import ENDPOINTS
 from tenantry.backup.cloning import clone
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.request_log import AccessLog
-from tenantry.services import open_services, system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from tenantry.work.progress import Progress
 from testkit.faults import Faults

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tenantry.backup import cloning
-from tenantry.services import system_context
+from tenantry.kit.context import system_context
 from tenantry.work.progress import Progress
 from testkit import raw_sql
 from tests.acceptance.shapes import ISSUED_LINK, LINK, OPEN_LINK, instant, must_be, page_of

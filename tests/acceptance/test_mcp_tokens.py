@@ -11,7 +11,7 @@ from tenantry.access import credentials
 from tenantry.access.principal import ALL_SCOPES
 from tenantry.catalog.credentials import TOKENS_PER_TENANT_MAX
 from tenantry.kit.clock import utc_now
-from tenantry.services import system_context
+from tenantry.kit.context import system_context
 from tests.acceptance.shapes import ISSUED_MCP_TOKEN, MCP_TOKEN, instant, list_of, must_be
 from tests.acceptance.support import (
     CHANGE_PASSWORD,

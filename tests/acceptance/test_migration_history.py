@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from tenantry.access import admins
 from tenantry.kit.clock import utc_now
-from tenantry.services import system_context
+from tenantry.kit.context import system_context
 from tests.acceptance.shapes import MIGRATION_RUN, instant, must_be, page_of
 from tests.acceptance.support import (
     ADMIN_LOGIN,

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tenantry.services import system_context
+from tenantry.kit.context import system_context
 from tenantry.settings import Settings
 from tests.acceptance.migrations import Migrations
 from tests.acceptance.support import MIGRATE_ALL, UNKNOWN_ID, ok, refused

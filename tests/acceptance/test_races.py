@@ -8,8 +8,8 @@ import pytest
 
 from tenantry.access.identify import Credentials
 from tenantry.catalog.pace import Pace
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import system_context
 from tenantry.settings import Settings
 from tenantry.tenant import entry, profile
 from tenantry.tenant.entry import PersonContext, Requirements, SessionEnded, UserInactive

@@ -12,7 +12,8 @@ import pytest
 from tenantry.access.principal import ALL_SCOPES, Person, Role
 from tenantry.app import app_over
 from tenantry.kit.clock import utc_now
-from tenantry.services import open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import open_services
 from tenantry.tenant import tokens
 from tests.acceptance.assistants import assistant, data_of
 from tests.acceptance.support import OWN_POSTS, PROFILE, TENANTS, done, ok, refused

@@ -23,8 +23,9 @@ from tenantry.api.table import ENDPOINTS
 from tenantry.app import app_over
 from tenantry.fleet.watchers import Watchers
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.request_log import AccessLog
-from tenantry.services import Services, system_context
+from tenantry.services import Services
 from testkit.programs import free_port, running, variables
 from tests.acceptance.histories import add_run
 from tests.acceptance.migrations import Migrations, WithMigrations

@@ -12,7 +12,7 @@ import argon2
 import jwt
 import pytest
 
-from tenantry.access.queue import PLACES_OF_ADDRESS_MAX
+from tenantry.access.cpu_queue import PLACES_OF_ADDRESS_MAX
 from tenantry.catalog.password_attempts import limits_of
 from tenantry.kit.clock import utc_now
 from tenantry.services import open_services

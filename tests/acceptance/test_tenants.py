@@ -9,7 +9,8 @@ import pytest
 
 from tenantry.access import admins
 from tenantry.app import app_over
-from tenantry.services import open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from testkit.raw_sql import Raw
 from tests.acceptance.shapes import CREATED_TENANT, TENANT, must_be, page_of

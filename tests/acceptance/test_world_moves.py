@@ -21,10 +21,11 @@ from tenantry.backup.recovery import every_tenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli.demo.stage import BROKEN, Stage, set_stage
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.schemas.base import ZipFile
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work.progress import Progress
 from testkit import raw_sql

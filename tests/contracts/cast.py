@@ -17,10 +17,10 @@ from tenantry.access.principal import Person, Role
 from tenantry.access.tokens import AUDIENCES
 from tenantry.catalog.tables import admin as admin_table
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import mint
 from tenantry.migration.schema_state import version
-from tenantry.services import system_context
 from tenantry.tenant.tables import user
 from testkit.decision_table import (
     BEARERS,

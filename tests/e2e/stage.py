@@ -12,8 +12,9 @@ from uuid import UUID
 from tenantry.access import admins
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
 from tenantry.db.urls import sqlite_path
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 

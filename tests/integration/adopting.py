@@ -15,7 +15,8 @@ from types import FrameType
 
 from pydantic import SecretStr
 
-from tenantry.services import open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 

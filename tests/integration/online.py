@@ -19,8 +19,9 @@ from tenantry.db.copying import replication
 from tenantry.db.servers import Server as TenantServer
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, system_context
+from tenantry.services import Services
 from tenantry.tenant.databases import TenantReadOnly
 from tenantry.work.progress import Progress
 from testkit import raw_sql

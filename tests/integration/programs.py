@@ -16,7 +16,8 @@ from pydantic import SecretStr
 
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit import log
-from tenantry.services import Services, open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 

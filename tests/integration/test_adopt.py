@@ -40,6 +40,7 @@ from tenantry.fleet.adoption import (
     undo,
 )
 from tenantry.fleet.lifecycle import Provisioned, UnknownServer
+from tenantry.kit.context import system_context
 from tenantry.kit.errors import Conflict, Invalid, TenantryError
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
@@ -47,7 +48,7 @@ from tenantry.kit.stopping import Stop
 from tenantry.migration.bootstrap import BOOTSTRAP_LOCK
 from tenantry.migration.inspection import AlreadyTenantry, MayNotCreate, NamesTaken
 from tenantry.migration.streams import BadStream
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.stream import STREAM
 from tenantry.work.running import PROGRESS_SECONDS, JobCancelled

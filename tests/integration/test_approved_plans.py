@@ -23,11 +23,12 @@ from tenantry.fleet import approvals
 from tenantry.fleet.approval import OwnPlan, PlanChanged, PlanExpired, PlanRequired
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.faults import Faults

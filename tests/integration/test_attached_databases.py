@@ -30,10 +30,11 @@ from tenantry.fleet.drift import DriftReport
 from tenantry.fleet.labelling import label
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
 from tenantry.fleet.status import schema_status, tenant_map
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import mint
 from tenantry.migration.streams import NothingToFollow
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant import links
 from tenantry.tenant.databases import ELSEWHERE

@@ -15,9 +15,10 @@ from tenantry.db import audit_log
 from tenantry.db.audit_log import PRUNED_MAX, AuditEntry, AuditFilter
 from tenantry.db.statements import Count, Statement
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import first_id_at, new_id, new_id_at
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant import audit as tenant_audit
 from tenantry.tenant import tables

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from tenantry.backup import creating
 from tenantry.backup.archive import Sink
 from tenantry.backup.targets import FolderTarget
-from tenantry.services import system_context
+from tenantry.kit.context import system_context
 from tenantry.work.progress import Progress
 from tests.conftest import World
 

@@ -22,7 +22,8 @@ from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import admin
 from tenantry.db.statements import Statement
-from tenantry.services import Services, open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.postgres import Server, own_server

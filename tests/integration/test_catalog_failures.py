@@ -13,9 +13,10 @@ from tenantry.fleet import active_runs, outcomes
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.in_flight import InFlight
 from tenantry.fleet.run_options import RunOptions
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.faults import Faults

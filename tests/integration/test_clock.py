@@ -6,8 +6,8 @@ import msgspec
 
 from tenantry.catalog import workers
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import system_context
 from tests.acceptance.support import catalog_of
 from tests.conftest import World
 

@@ -9,8 +9,9 @@ from tenantry.backup.collations import CATALOG, CollationReport, refresh_all
 from tenantry.catalog import audit
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli.doctor.postgres import check_collations
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.postgres import find_binaries

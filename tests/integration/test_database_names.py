@@ -9,8 +9,9 @@ from tenantry.catalog import tenants
 from tenantry.catalog.jobs import ADOPT
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantState
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, system_context
+from tenantry.services import Services
 from tenantry.work.ledger import new_job
 
 

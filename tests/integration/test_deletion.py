@@ -17,8 +17,9 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
 from tenantry.db.urls import with_database
 from tenantry.fleet.deletion import PURGED_MAX, DatabaseNotDropped, TenantActive, WrongName
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.faults import Faults

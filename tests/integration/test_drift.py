@@ -21,8 +21,9 @@ from tenantry.db.copying.schema_listing import (
 )
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.drift import DriftReport
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder

@@ -14,8 +14,9 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.fleet import error_rate
 from tenantry.fleet.error_rate import ErrorRateUnknown
 from tenantry.fleet.run_options import BadRunOptions, Hold, RunOptions
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tests.integration.gates import Gate, tenants
 

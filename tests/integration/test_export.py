@@ -33,11 +33,12 @@ from tenantry.fleet.export import (
     TooManyExports,
 )
 from tenantry.kit import private
+from tenantry.kit.context import system_context
 from tenantry.kit.errors import Unauthenticated
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.kit.stopping import Stop, Stopped
-from tenantry.services import Services, system_context
+from tenantry.services import Services
 from testkit import raw_sql
 from testkit.faults import Faults
 from tests.conftest import PASSWORD, World

@@ -7,7 +7,8 @@ import pytest
 
 from tenantry.catalog import runs
 from tenantry.fleet.run_options import RunOptions
-from tenantry.services import open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
 from tests.integration.gates import tenants

@@ -13,8 +13,9 @@ from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.fleet.status import SchemaStatus, schema_status, tenant_map
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tests.integration.gates import Gate, mend, spoil
 from tests.integration.gates import tenants as created

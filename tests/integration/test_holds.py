@@ -21,9 +21,10 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.fleet import fleet_metrics
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of

@@ -24,9 +24,10 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
 from tenantry.kit import webhooks
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work.hook_status import HookStatus, status_of
 from testkit import raw_sql

@@ -16,10 +16,11 @@ import pytest
 from tenantry.catalog import runs
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.tenants import Tenant
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Stream, Streams
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.stream import STREAM
 from testkit import raw_sql

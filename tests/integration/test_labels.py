@@ -24,11 +24,12 @@ from tenantry.fleet.approval import PlanChanged
 from tenantry.fleet.labelling import BadLabelFile, import_labels, label
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.kit.text import canonical
-from tenantry.services import Services, system_context
+from tenantry.services import Services
 from testkit import raw_sql
 from tests.acceptance.support import MIGRATE_ALL, TENANTS, ok, patch_tenant, refused
 from tests.conftest import PASSWORD, World, provision

@@ -22,6 +22,7 @@ from tenantry.db.statements import Statement
 from tenantry.fleet import outcomes
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import is_lock_timeout, is_write_refused
 from tenantry.migration.lock_retries import RunUndone
@@ -30,7 +31,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import NO_STREAM, Stream, Streams
 from tenantry.migration.undo import UndoScripts
-from tenantry.services import open_services, system_context
+from tenantry.services import open_services
 from tenantry.settings import SERVER_DEFAULT, Settings
 from tenantry.tenant.stream import STREAM
 from testkit import raw_sql

@@ -18,9 +18,10 @@ from tenantry.catalog.jobs import JobNotFound
 from tenantry.catalog.tenants import TenantNameInUse
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.lifecycle import ActivationFailed, ProvisioningFailed
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
 from tenantry.kit.text import BadText
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.modules import UnknownModule
 from testkit import raw_sql

@@ -19,9 +19,10 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.postgres_server import PostgresServer
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.context import system_context
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work import ledger
 from tenantry.work.progress import Progress

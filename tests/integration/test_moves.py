@@ -29,8 +29,9 @@ from tenantry.db.statements import Statement
 from tenantry.db.urls import sqlite_path
 from tenantry.db.write_fence import DatabaseBusy
 from tenantry.fleet.deletion import Deletion
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.tables import user
 from tenantry.work import ledger

@@ -21,8 +21,9 @@ from tenantry.catalog.job_queue import REPLACE
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.copying.row_values import kind_of
 from tenantry.db.copying.table_plan import NotCarried
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work.progress import Progress
 from testkit import raw_sql

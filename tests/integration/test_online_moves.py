@@ -27,8 +27,9 @@ from tenantry.db.copying.change_writer import ChangeDiffers
 from tenantry.db.write_fence import DatabaseBusy
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.fleet.run_options import RunOptions
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work import ledger
 from tenantry.work.progress import Progress

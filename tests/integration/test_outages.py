@@ -20,8 +20,9 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable, retry_deadlock
 from tenantry.db.urls import sqlite_path, with_database
 from tenantry.fleet.run_options import RunOptions
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 from testkit import raw_sql

@@ -18,9 +18,10 @@ from tenantry.catalog.outbox import Notice
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.workers import SILENCE_MS
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work.delivery import Deliveries
 from tenantry.work.job_functions import undone

@@ -10,8 +10,9 @@ from tenantry.catalog import tenant_counts
 from tenantry.cli.doctor.capacity import check_fill
 from tenantry.cli.doctor.findings import State
 from tenantry.fleet.placement import NoServerHasRoom
+from tenantry.kit.context import system_context
 from tenantry.kit.server_settings import TenantServer
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 

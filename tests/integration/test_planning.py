@@ -15,9 +15,10 @@ from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import Progress
 from tenantry.db.statements import Count, Statement
 from tenantry.fleet.run_options import RunOptions
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work.ledger import new_job
 from testkit import raw_sql

@@ -19,9 +19,10 @@ from tenantry.catalog.jobs import TenantMoving
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import SERVER_DEFAULT, Settings
 from tenantry.work import undoing
 from tenantry.work.worker import JobWorker

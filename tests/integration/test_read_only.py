@@ -15,8 +15,9 @@ from tenantry.fleet.lifecycle import ActivationFailed
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.fleet.status import schema_status
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.audit import LOG, Retention
 from testkit import raw_sql

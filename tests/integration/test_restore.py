@@ -26,9 +26,10 @@ from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work import ledger
 from tenantry.work.progress import Progress

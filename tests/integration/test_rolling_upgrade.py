@@ -11,8 +11,9 @@ from tenantry.catalog import runs, workers
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.runs import MigrationRun
 from tenantry.fleet import active_runs
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
 from tests.integration.gates import Gate, tenants

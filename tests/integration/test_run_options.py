@@ -21,9 +21,10 @@ from tenantry.fleet.run_options import (
     RunOptions,
 )
 from tenantry.fleet.status import SchemaStatus, schema_status
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.faults import Faults

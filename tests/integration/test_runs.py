@@ -17,8 +17,9 @@ from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.catalog.workers import InWork, Report
 from tenantry.cli.printing import progress
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import SERVER_DEFAULT, Settings
 from testkit import raw_sql
 from testkit.faults import Faults

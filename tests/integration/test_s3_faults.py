@@ -13,9 +13,10 @@ from tenantry.backup.s3 import S3Target, S3Unavailable
 from tenantry.catalog import jobs
 from tenantry.catalog.job_queue import BACKUP
 from tenantry.catalog.job_states import CANCELLED
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
 from tenantry.kit.stopping import entered_in_thread, run_in_thread
-from tenantry.services import open_services, system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.conftest import provision
 from tests.integration.hostile_s3 import LISTED_AT_ONCE, HostileS3, hostile_s3

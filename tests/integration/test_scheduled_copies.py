@@ -14,8 +14,8 @@ from tenantry.backup.targets import FolderTarget
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import system_context
 from tenantry.settings import Settings
 from tenantry.tenant.blog import published
 from tenantry.work.progress import Progress

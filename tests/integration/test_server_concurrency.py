@@ -8,9 +8,10 @@ import pytest
 
 from tenantry.catalog import runs, workers
 from tenantry.fleet.claims import UNKNOWN_SERVER_SECONDS
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.kit.server_settings import TenantServer
-from tenantry.services import open_services, system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
 from tests.integration.test_placement import create

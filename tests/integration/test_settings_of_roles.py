@@ -14,8 +14,9 @@ from tenantry.catalog import tenant_list
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.factory import single_connector
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work.progress import Progress
 from testkit import raw_sql

@@ -22,8 +22,9 @@ from tenantry.access.tokens import AHEAD_SECONDS_MAX, BadToken
 from tenantry.catalog import audit as catalog_audit
 from tenantry.catalog import signing_keys
 from tenantry.kit.clock import utc_now
+from tenantry.kit.context import system_context
 from tenantry.kit.errors import Unavailable
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit.faults import Faults
 from tests.conftest import World

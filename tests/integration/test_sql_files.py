@@ -15,6 +15,7 @@ from tenantry.catalog.runs import MigrationRun
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adoption import BadStamp
 from tenantry.fleet.run_options import RunOptions
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.migration.guard import NotRehearsable
@@ -22,7 +23,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Stream, Streams, UnknownRevision
 from tenantry.migration.undo import NoDowngrade
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.stream import STREAM
 from tenantry.tenant.users import NewUser

@@ -16,7 +16,8 @@ from pydantic import SecretStr
 from tenantry.backup import creating
 from tenantry.backup.creating import DiskNearlyFull
 from tenantry.backup.targets import FolderTarget
-from tenantry.services import open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from tenantry.tenant.storage import MEASURED_SECONDS
 from tenantry.work.progress import Progress

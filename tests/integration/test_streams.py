@@ -9,6 +9,7 @@ import pytest
 
 import tenantry.tenant
 from tenantry.catalog import runs
+from tenantry.kit.context import system_context
 from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import (
     BadStream,
@@ -18,7 +19,7 @@ from tenantry.migration.streams import (
     Streams,
     UnknownRevision,
 )
-from tenantry.services import open_services, system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision

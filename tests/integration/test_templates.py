@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantry.services import open_services, system_context
+from tenantry.kit.context import system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from tenantry.tenant.stream import STREAM
 from testkit import raw_sql

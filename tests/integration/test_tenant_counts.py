@@ -14,8 +14,9 @@ from tenantry.cli.doctor.findings import Finding, State
 from tenantry.cli.doctor.leftovers import check_leftovers
 from tenantry.db.statements import Count, Statement
 from tenantry.fleet.run_options import RunOptions
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from tests.contracts.ledger import sync_engine

@@ -6,8 +6,9 @@ from tenantry.catalog import deleted_tenants, tenant_list
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenant_list import TrigramLimits
 from tenantry.catalog.tenants import Tenant
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 from tests.conftest import PASSWORD

@@ -21,9 +21,10 @@ from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.pending_revisions import LostData
 from tenantry.fleet.run_options import BadRunOptions, RunOptions
 from tenantry.fleet.run_undo import NothingToUndo, RunUnfinished, UndoOfUndo
+from tenantry.kit.context import system_context
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.undo import NoDowngrade, RevisionLost
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder

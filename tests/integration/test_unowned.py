@@ -13,8 +13,9 @@ from tenantry.db.postgres.connections import PostgresConnection
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite.connections import SqliteConnection
 from tenantry.fleet.templates import TEMPLATE
+from tenantry.kit.context import system_context
 from tenantry.kit.ids import new_id
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.work.job_functions import undone
 from tenantry.work.ledger import JobLost, finish, new_job

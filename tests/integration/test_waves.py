@@ -12,9 +12,10 @@ from tenantry.catalog.pace import Pace
 from tenantry.catalog.runs import MigrationRun, RunTenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.run_options import Amount, BadRunOptions, RunOptions
+from tenantry.kit.context import system_context
 from tenantry.kit.pages import Window
 from tenantry.kit.server_settings import TenantServer
-from tenantry.services import Services, open_services, system_context
+from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.users import NewUser
 from testkit import raw_sql

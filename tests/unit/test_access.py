@@ -8,9 +8,9 @@ from argon2 import PasswordHasher, extract_parameters
 
 from tenantry.access import login_throttle
 from tenantry.access.addresses import network_of
+from tenantry.access.cpu_queue import PLACES_MAX, TooManyLogins
 from tenantry.access.emails import BadEmail, checked_email
 from tenantry.access.passwords import BadPassword, Passwords, WrongPassword
-from tenantry.access.queue import PLACES_MAX, TooManyLogins
 from testkit.faults import Faults
 
 EMAIL = "Ada.Lovelace@example.com"

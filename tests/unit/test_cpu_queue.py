@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tenantry.access.queue import PLACES_MAX, PLACES_OF_ADDRESS_MAX, FairQueue, TooManyLogins
+from tenantry.access.cpu_queue import PLACES_MAX, PLACES_OF_ADDRESS_MAX, FairQueue, TooManyLogins
 
 
 class Work:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from tenantry.catalog.progress import LEFT_OUT, advance, resume
+from tenantry.catalog.run_progress import LEFT_OUT, advance, resume
 from tenantry.catalog.runs import CANCELLED, Progress, RunState
 from tenantry.kit.ids import new_id
 

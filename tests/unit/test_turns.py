@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tenantry.access import request_limits
-from tenantry.kit.retry import backoff_seconds
+from tenantry.kit.backoff import backoff_seconds
 from tenantry.kit.turns import NoTurn, Turns
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tenantry import services
+from tenantry.access.cpu_queue import FairQueue
 from tenantry.access.passwords import Passwords
-from tenantry.access.queue import FairQueue
 from tenantry.cli.main import main
 
 Answer = TypeVar("Answer")

@@ -16,7 +16,7 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 from argon2.low_level import ARGON2_VERSION
 
-from tenantry.access.queue import FairQueue
+from tenantry.access.cpu_queue import FairQueue
 from tenantry.kit.errors import Invalid
 from tenantry.kit.text import canonical, opaque
 

@@ -81,7 +81,7 @@ class RateLimits:
     def take(
         self, caller: UUID | str, *, tenant_id: UUID | None = None, per_minute: int | None = None
     ) -> Quota:
-        """Count one request of *caller*, unless it is over the limit; return the quota then.
+        """Count one request of *caller*, unless it is over the limit; return the quota after it.
 
         Args:
             caller: The id of a key, a user or an McpToken of the tenant, or an admin's e-mail

@@ -63,7 +63,7 @@ from tenantry.api.streaming import (
     while_admitted,
 )
 from tenantry.db.postgres.connections import SILENCE_SECONDS
-from tenantry.db.sessions import DatabaseUnavailable, StorageFull, wait_to_retry
+from tenantry.db.sessions import DatabaseUnavailable, StorageFull, retry_deadlock, wait_to_retry
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
@@ -173,7 +173,7 @@ class Api:
         request.known = self._services.catalog.cache.generation
         if not self._recall(endpoint, request):
             with request.deadline:
-                await self._identify(endpoint, request)
+                await self._verify(endpoint, request)
         self._count(endpoint, request)
         body: bytes | TenantryError = b""
         body_from = monotonic_seconds()
@@ -224,17 +224,17 @@ class Api:
         Raises:
             Unauthenticated, Forbidden: They are invalid, or do not suffice.
         """
+        if not self._recall(endpoint, request):
+            await self._verify(endpoint, request)
+
+    async def _verify(self, endpoint: Endpoint, request: RequestState) -> None:
+        """Verify credentials that are not remembered; see `_identify`."""
         identify = endpoint.level.identify
-        if self._recall(endpoint, request) or identify is None:
-            return
-        identifier, ctx = self._services.identifier, request.anonymous
-        for tries in count(1):
-            try:
-                request.caller = await identify(identifier, ctx, request.credentials)
-            except DatabaseUnavailable as error:
-                await wait_to_retry(error, tries, is_read=True)
-            else:
-                return
+        assert identify is not None
+        verified = partial(
+            identify, self._services.identifier, request.anonymous, request.credentials
+        )
+        request.caller = await retry_deadlock(verified, is_read=True)
 
     def _count(self, endpoint: Endpoint, request: RequestState) -> None:
         """Count the request for the rate limit of its caller or tenant, and choose its turn.

@@ -29,7 +29,7 @@ TOO_MANY_REQUESTS, UNAUTHORIZED = HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUT
 
 BODY_BYTES_MAX = 65_536
 CONTENT_BYTES_MAX = 1_048_576
-# The last place in the queue of `access.queue` waits 6 s; some requests hash two passwords.
+# The last place in the queue of `access.cpu_queue` waits 6 s; some requests hash two passwords.
 HASHING_SECONDS = 15.0
 
 
@@ -141,7 +141,6 @@ class Endpoint:
             self.scope,
             self.module,
             writes=writes,
-            adds=self.adds,
             requires_session=self.level.requires_session,
             admits_deleted_user=self.level.admits_deleted_user,
             role=self.level.role,

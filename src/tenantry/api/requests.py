@@ -171,7 +171,7 @@ class RequestState:
         values: The parameters in its path, not decoded.
         credentials: Those that its endpoint reads.
         known: The generation of the cache when the request arrived.
-        anonymous: The context without the caller; set when the credentials are verified.
+        anonymous: The context without the caller; set when they are first looked up.
         caller: The caller; None until the credentials are verified.
         turn: What the requests of the caller's tenant are counted by; None before a login. A UUID
             is counted as an integer, because UUID.__hash__ is slow Python code.

@@ -1,4 +1,8 @@
-"""The kinds of work, each with its module: add a new kind here."""
+"""The kinds of work, each with its module: add a new kind here.
+
+One that is queued also has a name and a lane in `catalog.job_queue`. `work.running` says which are
+repeated when their process is stopped, and `work.undoing` which when it has died.
+"""
 
 from collections.abc import Mapping
 from functools import partial

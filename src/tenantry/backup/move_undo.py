@@ -9,14 +9,15 @@ import structlog
 
 from tenantry.backup.copying import Copying
 from tenantry.catalog import job_states, jobs, moves
+from tenantry.catalog.database import Unchanged
 from tenantry.catalog.job_states import Job
 from tenantry.catalog.jobs import TenantMoving
-from tenantry.catalog.tenants import TenantNotFound
 from tenantry.db.copying import replication
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.context import HOUSEKEEPING, system_context
 from tenantry.kit.ids import new_id
 from tenantry.work.ledger import JobLost
-from tenantry.work.undoing import clear, housekeeping
+from tenantry.work.undoing import clear
 
 LIFTING = "Lifts the write fence of a move that another process had ended before."
 LIFT_PAUSE_SECONDS = 0.5
@@ -88,13 +89,13 @@ async def _make_writable(copying: Copying, job: Job) -> None:
     tenant_id = job.tenant_id
     if tenant_id is None or not job.has_made_read_only:
         return
-    with contextlib.suppress(TenantNotFound):  # it is writable, or was purged
-        async with copying.catalog.change(
-            housekeeping(), "tenant.update", tenant_id, tenant_id=tenant_id, changes=MADE_WRITABLE
-        ) as session:
-            # First, because an admin's change locks the job first, too.
-            held = await jobs.lock(session, job.id, worker_id=copying.ledger.worker_id)
-            if held is None or not held.has_made_read_only:
-                raise TenantNotFound
-            if await moves.unfreeze(session, tenant_id) is None:
-                raise TenantNotFound
+    ctx = system_context(HOUSEKEEPING)
+    async with copying.catalog.change(
+        ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=MADE_WRITABLE
+    ) as session:
+        # First, because an admin's change locks the job first, too.
+        held = await jobs.lock(session, job.id, worker_id=copying.ledger.worker_id)
+        if held is None or not held.has_made_read_only:
+            raise Unchanged
+        if await moves.unfreeze(session, tenant_id) is None:
+            raise Unchanged  # it is writable, or was purged

@@ -12,6 +12,7 @@ from tenantry.backup.copying import Copying
 from tenantry.backup.loading import Revised
 from tenantry.backup.restoring import Restored
 from tenantry.catalog import audit, job_states, jobs, moves, tenants
+from tenantry.catalog.database import Unchanged
 from tenantry.catalog.job_queue import REPLACE, JobOptions
 from tenantry.catalog.job_states import Job, JobState
 from tenantry.catalog.tenants import Tenant, TenantNotFound
@@ -19,13 +20,13 @@ from tenantry.db import audit_log
 from tenantry.db.sessions import retry_deadlock
 from tenantry.fleet.deletion import DatabaseNotDropped, WrongName
 from tenantry.kit.clock import utc_now
-from tenantry.kit.context import OperationContext
+from tenantry.kit.context import HOUSEKEEPING, OperationContext, system_context
 from tenantry.kit.errors import Conflict, NotFound, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.work.ledger import JobLost, finish, new_job, note_event
 from tenantry.work.progress import Progress
 from tenantry.work.running import running
-from tenantry.work.undoing import drop_old, housekeeping
+from tenantry.work.undoing import drop_old
 
 # Changes in the audit log.
 SUSPENDED = [{"field": "isActive", "old": True, "new": False}]
@@ -142,14 +143,15 @@ async def undo(copying: Copying, job: Job) -> None:
             raise
         _log.warning("tenant stays suspended", tenant=str(tenant_id), exc_info=True)
         return
-    with contextlib.suppress(TenantNotFound):  # or it was deleted
+    ctx = system_context(HOUSEKEEPING)
+    with contextlib.suppress(TenantNotFound):  # it was deleted
         async with copying.catalog.change(
-            housekeeping(), "tenant.update", tenant_id, tenant_id=tenant_id, changes=ACTIVATED
+            ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=ACTIVATED
         ) as session:
             # First, because an admin's change locks the job first, too.
             before = await jobs.lock(session, job.id, worker_id=copying.ledger.worker_id)
             if before is None or not before.has_suspended:
-                raise TenantNotFound
+                raise Unchanged
             await jobs.apply(
                 session, job.id, job_states.ACTIVATED, worker_id=copying.ledger.worker_id
             )

@@ -36,7 +36,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         request_id: The request that has queued it, for the audit log.
         address: The client of that request.
         archive: The name of an archive in the target.
-        name: The name of a new tenant.
+        name: The name of a new tenant; of a replacement, its confirmation.
         server_name: The tenant server of a new database.
         keep_days: Which archives are kept, by their age.
         keep_last: How many archives of each tenant are kept.
@@ -252,7 +252,7 @@ async def add(session: CatalogSession, queued: Sequence[Job]) -> None:
 
 
 async def count(session: CatalogSession) -> int:
-    """Return how many jobs are queued, besides backups and moves."""
+    """Return how many jobs are queued, besides backups, moves and checks of waves."""
     return (await fetch_row(session, _COUNT)).count
 
 

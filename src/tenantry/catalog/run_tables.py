@@ -16,7 +16,7 @@ migration_run = sa.Table(
     sa.Column("success_count", sa.Integer, nullable=False),
     sa.Column("failed_count", sa.Integer, nullable=False),
     sa.Column("head", sa.String, nullable=True),
-    # The options of the run: see `catalog.progress`.
+    # The options of the run: see `catalog.run_progress`.
     sa.Column("label", sa.String, nullable=True),
     sa.Column("waves", Numbers, nullable=True),
     sa.Column("max_failures", sa.Integer, nullable=True),

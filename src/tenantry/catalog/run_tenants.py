@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import holds, notices, progress
+from tenantry.catalog import holds, notices, run_progress
 from tenantry.catalog.outbox import Notice
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.run_tables import migration_run, tenant_migration
@@ -256,7 +256,7 @@ async def resume(
     before = await _lock(session, run_id)
     if before.holding_wave != wave:
         raise RunNotHolding
-    await _move(session, await _open_batch(session, progress.resume(before), limit))
+    await _move(session, await _open_batch(session, run_progress.resume(before), limit))
 
 
 async def close_batch(
@@ -280,7 +280,7 @@ async def close_batch(
         count += len(closed)
     if not count:
         return Recorded([], [before], [])
-    after = progress.advance(
+    after = run_progress.advance(
         before,
         successes=0,
         failures=count,
@@ -316,7 +316,7 @@ async def _end(
     if not written:
         return [], before
     failures = sum(one.item.state == MigrationState.FAILED.value for one in written)
-    after = progress.advance(
+    after = run_progress.advance(
         before,
         successes=len(written) - failures,
         failures=failures,

@@ -1,7 +1,8 @@
 """The waves of a run: which tenants they name, in which order the others follow, their budgets.
 
 Each item of a run with such waves has the number of its wave, and what orders it; both are stored
-when it is inserted, so later changes of a tenant do not change its wave.
+when it is inserted, so later changes of a tenant do not change its wave. `run_tenants` begins a
+wave, by the rule in `run_progress`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -30,8 +30,8 @@ from tenantry.db.sessions import (
     TransactionLost,
 )
 from tenantry.db.statements import Row, Statement
+from tenantry.kit.backoff import backoff_seconds
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.kit.retry import backoff_seconds
 from tenantry.kit.turns import NoTurn, Turns
 
 WAIT_SECONDS_MAX = 5.0

@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 
 from tenantry.db import outage_errors
 from tenantry.db.statements import Row, Statement
+from tenantry.kit.backoff import backoff_seconds
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Conflict, Unavailable
-from tenantry.kit.retry import backoff_seconds
 
 LOST_MAX = 3  # retries of one operation after a `TransactionLost`
 # The pause before a read is repeated on a new connection, doubled each time.
@@ -57,7 +57,7 @@ class RejectedByDatabase(Conflict):
     """A constraint or trigger that is not Tenantry's rejects the change; the log names it."""
 
 
-async def retry_deadlock(work: Callable[[], Awaitable[Result]]) -> Result:
+async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool = False) -> Result:
     """Return the result of *work*, and retry it up to `LOST_MAX` times after a deadlock.
 
     A migration and a request both lock several tables. If each waits for a lock of the other,
@@ -66,6 +66,7 @@ async def retry_deadlock(work: Callable[[], Awaitable[Result]]) -> Result:
     Args:
         work: It is called again after a `TransactionLost`. So it must write to another database
             last, just before its transaction ends.
+        is_read: Whether it changes nothing: see `wait_to_retry`.
 
     Raises:
         TransactionLost: The last retry failed, too.
@@ -77,7 +78,7 @@ async def retry_deadlock(work: Callable[[], Awaitable[Result]]) -> Result:
         try:
             return await work()
         except DatabaseUnavailable as error:
-            await wait_to_retry(error, tries, is_read=False)
+            await wait_to_retry(error, tries, is_read=is_read)
 
 
 async def wait_to_retry(error: DatabaseUnavailable, tries: int, *, is_read: bool) -> None:

@@ -19,8 +19,8 @@ import structlog
 from tenantry.catalog.runs import RunTenant
 from tenantry.db import outage_errors
 from tenantry.db.outage_errors import ServerAway
+from tenantry.kit.backoff import backoff_seconds
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.kit.retry import backoff_seconds
 from tenantry.migration import errors
 from tenantry.tenant.databases import TenantDatabases
 

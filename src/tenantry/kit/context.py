@@ -8,6 +8,12 @@ from typing import Self
 
 import msgspec
 
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+
+HOUSEKEEPING = "housekeeping"
+"""Who does the background work, in the audit log."""
+
 
 class OperationContext(msgspec.Struct, frozen=True, kw_only=True):
     """The first argument of every operation: its time, its actor and its request id.
@@ -29,3 +35,8 @@ class OperationContext(msgspec.Struct, frozen=True, kw_only=True):
     def at(self, now: datetime) -> Self:
         """Return the same context at a later time: a job takes minutes."""
         return msgspec.structs.replace(self, now=now)
+
+
+def system_context(actor: str) -> OperationContext:
+    """Return the context of background work, or of a command."""
+    return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")

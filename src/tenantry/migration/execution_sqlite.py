@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from tenantry.db import open_files
 from tenantry.db.open_files import OpenFile
 from tenantry.db.sqlite.connections import file_uri
+from tenantry.kit.backoff import backoff_seconds
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.kit.retry import backoff_seconds
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import (

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from tenantry.kit.backoff import backoff_seconds
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import TenantryError, Unavailable
-from tenantry.kit.retry import backoff_seconds
 from tenantry.migration.errors import is_lock_timeout, is_shared_object_race, is_write_refused
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable

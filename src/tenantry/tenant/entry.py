@@ -79,7 +79,8 @@ class Requirements:
         scope: The scope that an McpToken must have.
         module: The module that must be active for the tenant.
         writes: Whether it writes to the tenant's data: a read-only tenant rejects it.
-        adds: Whether it adds content: it is rejected when the storage is full.
+        adds: Whether a tool adds content, which is rejected when the storage is full. The door
+            reads that of its endpoint.
         requires_session: Whether any McpToken is rejected.
         admits_deleted_user: Whether the operation itself reports a deleted user.
         role: The role that the user must have, or None: then *scope* says which ones suffice, also

@@ -292,10 +292,9 @@ async def change_password(
     passwords.check_new(new_password, email=account.email, name="newPassword")
     if prepared_password(new_password) == prepared_password(current_password):
         raise BadPassword("`newPassword` must not be the current one.")
-    async with _proved(ctx, passwords, throttle, sign_ins, password=current_password) as (
-        account,
-        place,
-    ):
+    async with _proved(
+        ctx, account, passwords, throttle, sign_ins, password=current_password
+    ) as place:
         hashed = await place.hash(new_password)
     async with ctx.database.begin() as session:
         changed = await session.fetch_one(
@@ -333,7 +332,8 @@ async def confirm_password(
         WrongPassword: The password is wrong.
         TooManyAttempts, TooManyLogins: Try again later.
     """
-    async with _proved(ctx, passwords, throttle, sign_ins, password=password) as (account, _):
+    account = await _account(ctx)
+    async with _proved(ctx, account, passwords, throttle, sign_ins, password=password):
         return account.token_generation
 
 
@@ -345,18 +345,18 @@ def _named(ctx: TenantContext, user_id: UUID | None) -> Account:
 @asynccontextmanager
 async def _proved(
     ctx: PersonContext,
+    account: _Account,
     passwords: Passwords,
     throttle: Throttle,
     sign_ins: SignIns,
     *,
     password: str,
-) -> AsyncIterator[tuple[_Account, Place]]:
-    """Yield the caller's account after checking *password*, and a place to hash in.
+) -> AsyncIterator[Place]:
+    """Yield a place to hash in, after checking the *password* of the caller's *account*.
 
     The session is checked after the account was read: the account is as it was before any
     deactivation, so nothing that is bound to its generations outlives that.
     """
-    account = await _account(ctx)
     await confirm_user(ctx)
     with passwords.place(network_of(ctx.address)) as place:
         with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):
@@ -364,7 +364,7 @@ async def _proved(
                 realm=str(ctx.tenant.id), account=str(account.id), address=ctx.address
             ):
                 await place.verify(account.password_hash, password)
-        yield account, place
+        yield place
 
 
 async def _account(ctx: PersonContext) -> _Account:

@@ -20,11 +20,11 @@ from tenantry.catalog.outbox import Message, Notice
 from tenantry.catalog.pace import Pace
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit import webhooks
+from tenantry.kit.backoff import backoff_seconds
 from tenantry.kit.clock import utc_now
 from tenantry.kit.hook_events import TEST
 from tenantry.kit.hook_settings import Hook
 from tenantry.kit.ids import new_id
-from tenantry.kit.retry import backoff_seconds
 from tenantry.work.heartbeat import Heartbeat
 
 POLL_SECONDS = 1.0

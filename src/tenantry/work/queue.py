@@ -20,7 +20,7 @@ from tenantry.work.job_functions import Kind
 from tenantry.work.ledger import Ledger, new_job
 
 QUEUED_MAX = 1_000
-"""Queued jobs besides backups and moves, of which each tenant has at most one in the queue."""
+"""Queued jobs besides backups, moves and checks of waves: a tenant or a run has one of those."""
 
 TenantName = tuple[UUID | None, str | None]
 

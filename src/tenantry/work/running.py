@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tenantry.catalog import job_states, jobs, tenants
+from tenantry.catalog.job_queue import BACKUP, DRIFT, MOVE, PRUNE, VERIFY, WAVE
 from tenantry.catalog.job_states import CANCELLED, Job
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable
@@ -18,7 +19,7 @@ from tenantry.work.progress import Progress
 from tenantry.work.undoing import STOPPED
 
 PROGRESS_SECONDS = 1.0
-REPEATABLE = {"backup", "verify", "move", "prune", "drift", "wave-check"}
+REPEATABLE = {BACKUP, VERIFY, MOVE, PRUNE, DRIFT, WAVE}
 """Jobs that are queued again when their process is stopped: what they have begun is undone."""
 
 
@@ -36,7 +37,7 @@ async def running(
     tenant: Tenant | None = None,
     owner_email: str | None = None,
 ) -> AsyncIterator[None]:
-    """Run *job* in the block, which must end it with `finish`.
+    """Run *job* in the block, which must end it, as `finish` does.
 
     If the block raises, *undo* is called, the database of the job is dropped, and the job has
     failed. A new *tenant* with this database is listed with the job, and removed with it. Without

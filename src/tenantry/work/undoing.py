@@ -11,18 +11,18 @@ import asyncpg
 import structlog
 
 from tenantry.catalog import job_queue, job_states, jobs, owned_databases, tenants
+from tenantry.catalog.job_queue import WAVE
 from tenantry.catalog.job_states import INTERRUPTED, Job
 from tenantry.catalog.jobs import ADOPT, PURGE
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import utc_now
-from tenantry.kit.context import OperationContext
+from tenantry.kit.context import HOUSEKEEPING, system_context
 from tenantry.kit.errors import Unavailable
-from tenantry.kit.ids import new_id
 from tenantry.work.job_functions import Kind, Undo, undone
 from tenantry.work.ledger import Ledger, new_job
 
-REPEATED_WHEN_LOST = {"wave-check"}
+REPEATED_WHEN_LOST = {WAVE}
 """Jobs that are queued again also when their process has died: a run waits for them."""
 STOPPED = "The process was stopped. What the job had begun was removed."
 INTERRUPTIONS = {STOPPED, INTERRUPTED}
@@ -190,19 +190,12 @@ async def _release(ledger: Ledger, job_id: UUID) -> None:
         ledger.busy.discard(job_id)
 
 
-def housekeeping() -> OperationContext:
-    """Return the context in which a job is cleaned up."""
-    return OperationContext(
-        request_id=str(new_id()), now=utc_now(), actor="housekeeping", address="local"
-    )
-
-
 def _cleanup_of(tenant: Tenant) -> Job:
     """Return the job that removes a tenant of a dead worker, of an older release."""
     is_adopted = tenant.state == TenantState.ADOPTING.value
     place, nothing = (tenant.server_name, tenant.database_name), (None, None)
     return new_job(
-        housekeeping(),
+        system_context(HOUSEKEEPING),
         ADOPT if is_adopted else PURGE,
         tenant=(tenant.id, tenant.name),
         database=nothing if is_adopted else place,

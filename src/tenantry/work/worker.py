@@ -69,8 +69,8 @@ class JobWorker:
     async def work(self) -> None:
         """Run jobs until cancelled.
 
-        Then what the running ones have begun is removed. The `REPEATABLE` ones are queued again,
-        and what has not begun.
+        Then what the running ones have begun is removed. Those in `running.REPEATABLE` are queued
+        again, and what has not begun.
         """
         try:
             async with asyncio.TaskGroup() as tasks:

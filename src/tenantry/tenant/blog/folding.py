@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from uuid import UUID
 
-from tenantry.access.queue import FairQueue
+from tenantry.access.cpu_queue import FairQueue
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.tenant.blog.searching import PART_CHARS, Folded, Steps, fold, fold_in_steps
 
