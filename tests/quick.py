@@ -68,16 +68,24 @@ BETWEEN = {
     "test_where",
 }
 ENGINES = ("engine", "module_settings")
-# Each shape is compared with plain Alembic. Of those in a tenant's file, the quick suite has one in
-# four; of those in attached databases, one in sixteen on each engine.
-SHAPES_EACH = {"tests/corpus/test_on_sqlite.py": 4, "tests/corpus/test_attached.py": 16}
+# The quick suite has one in so many tests of these. Each shape of the corpus is compared with plain
+# Alembic; the others wait for seconds, or are the same test with many moments.
+EACH = {
+    "tests/corpus/test_on_sqlite.py": 4,
+    "tests/corpus/test_attached.py": 16,
+    "tests/integration/test_error_rate.py": 3,
+    "tests/integration/test_full_server.py": 3,
+    "tests/integration/test_hooks.py": 3,
+    "tests/integration/test_late_processes.py": 2,
+    "tests/integration/test_post_hooks.py": 3,
+}
 
 
 def is_slow(item: pytest.Item) -> bool:
     """Return whether only the slow suite runs a test, besides those that are marked."""
     file, _, name = item.nodeid.partition("::")
-    if file in SHAPES_EACH:
-        return zlib.crc32(name.encode()) % SHAPES_EACH[file] != 0
+    if zlib.crc32(name.encode()) % EACH.get(file, 1):
+        return True
     module = file.rpartition("/")[2].removesuffix(".py")
     is_door, engine = file.startswith(DOORS), _engine(item)
     if engine and module in (FIRST_PATHS if is_door else BETWEEN):
