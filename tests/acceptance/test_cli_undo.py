@@ -47,4 +47,4 @@ class TestCommand:
         undo_id = shown.stdout.split()[1]
         assert f"{undo_id}, success" in before.stdout
         lines = [line for line in listed.stdout.splitlines() if line[:36] in (undo_id, run_id)]
-        assert ["an undo" in lines[0], "undone" in lines[1]] == [True, True]
+        assert ["an undo" in lines[0], "  undone  " in lines[1]] == [True, True]

@@ -307,13 +307,9 @@ async def page(
     return await _LISTING.page(session, window, is_finished=is_finished)
 
 
-async def undos(session: CatalogSession, run_ids: Iterable[UUID]) -> dict[UUID, MigrationRun]:
-    """Return the newest run that undoes each of *run_ids*, if one does.
-
-    Only the newest `UNDOS_READ_MAX` undos of them are read.
-    """
-    found = await session.fetch_all(_UNDOS, run_ids=list(run_ids), limit=UNDOS_READ_MAX)
-    return {one.undoes: one for one in reversed(found) if one.undoes is not None}
+async def undos(session: CatalogSession, run_ids: Iterable[UUID]) -> list[MigrationRun]:
+    """Return the newest `UNDOS_READ_MAX` runs that undo one of *run_ids*, the newest first."""
+    return await session.fetch_all(_UNDOS, run_ids=list(run_ids), limit=UNDOS_READ_MAX)
 
 
 async def unfinished(session: CatalogSession) -> list[Progress]:

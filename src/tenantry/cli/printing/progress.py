@@ -29,13 +29,13 @@ Show = Callable[[MigrationRun, Sequence[AwayServer]], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A run: the result of each tenant, the causes of failures, and the newest undo of the run."""
+    """A run: the result of each tenant, the causes of failures, and the undos of the run."""
 
     run: MigrationRun
     items: Sequence[RunTenant]
     causes: Sequence[Cause]
     activity: Activity
-    undo: MigrationRun | None = None
+    undos: Sequence[MigrationRun] = ()
 
 
 async def found(catalog: Catalog, run: MigrationRun) -> Found:
@@ -43,8 +43,8 @@ async def found(catalog: Catalog, run: MigrationRun) -> Found:
     # Causes first: each refers to an item, and items are only added while the run continues.
     causes = await run_results.failure_causes(catalog, run.id) if run.failed_count else []
     activity = await activity_of(catalog, run)
-    undo = (await runs.undos(catalog, [run.id])).get(run.id)
-    return Found(run, await runs.ended(catalog, run.id), causes, activity, undo)
+    undos = await runs.undos(catalog, [run.id])
+    return Found(run, await runs.ended(catalog, run.id), causes, activity, undos)
 
 
 def waiting_text(away: Sequence[AwayServer]) -> str:

@@ -1,8 +1,7 @@
 """Migration runs and the state of the fleet, as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from uuid import UUID
 
 from rich.table import Column
 from rich.text import Text
@@ -11,7 +10,6 @@ from tenantry.catalog.runs import (
     NOT_ATTEMPTED,
     MigrationRun,
     MigrationState,
-    RunState,
     RunTenant,
 )
 from tenantry.cli.printing import output
@@ -124,9 +122,9 @@ def _doing(run: MigrationRunStateResponse) -> str:
     return "Undoing" if run.undoes else "Running"
 
 
-def show_history(page: Page[MigrationRun], undos: Mapping[UUID, MigrationRun]) -> None:
+def show_history(page: Page[MigrationRun], undos: Sequence[MigrationRun]) -> None:
     """Print runs, one line each, with what became of those that *undos* undo."""
-    texts = [_undo_text(run, undos.get(run.id)) for run in page.items]
+    texts = [_undo_text(run, [one for one in undos if one.undoes == run.id]) for run in page.items]
     columns = [
         output.unwrapped("ID"),
         output.unwrapped("Started, UTC"),
@@ -150,11 +148,14 @@ def show_history(page: Page[MigrationRun], undos: Mapping[UUID, MigrationRun]) -
     output.note_page(page, "migration runs")
 
 
-def _undo_text(run: MigrationRun, undo: MigrationRun | None) -> str:
-    """Return whether a run is an undo, or was undone; if that has not succeeded, its state."""
-    if undo is None:
+def _undo_text(run: MigrationRun, undos: Sequence[MigrationRun]) -> str:
+    """Return whether a run is an undo, or in how many tenants its *undos* undo it, newest first."""
+    if not undos:
         return "an undo" if run.undoes else ""
-    return "undone" if undo.state is RunState.SUCCESS else f"undo {undo.state.value}"
+    if undos[0].finished_at is None:
+        return "being undone"
+    count = sum(one.success_count for one in undos)
+    return "undone" if count >= run.success_count > 0 else f"undone in {count:,}"
 
 
 def show_run(found: Found) -> None:
@@ -176,7 +177,7 @@ def show_run(found: Found) -> None:
         "error rate allowed": run.max_error_rate,
         "holding": run.held_because,
         "undoes": run.undoes,
-        "undone by": found.undo and f"{found.undo.id}, {found.undo.state.value}",
+        "undone by": "; ".join(f"{one.id}, {one.state.value}" for one in found.undos) or None,
         "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
