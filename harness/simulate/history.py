@@ -155,6 +155,7 @@ class History:
         webhooks.post = self._world.receive  # type: ignore[assignment]
         self._world.started = self._checks.started
         self._world.is_alive = lambda name: self._processes[name].is_alive
+        self._world.holds_move = self._checks.holds_move
         for number in range(TENANTS):
             failures = self._chance.choice((0, 0, 0, 1, 9))
             self._world.tenants[database_name(number)] = TenantDatabase(failures=failures)

@@ -107,6 +107,7 @@ class World:
         databases: Those that jobs have made and not dropped.
         dropped: Those that were dropped.
         late: Those that were made when they had been dropped before, with the process that did it.
+        late_fences: The databases that were fenced by a process that had lost the move by then.
         changed: The jobs that have changed a tenant, and have not undone that.
         away_until: Until when each server is away.
         concurrency: How many tenants of each server a process that starts migrates at a time.
@@ -114,6 +115,7 @@ class World:
         slow_seconds: How long these take, at most.
         origins: The names of the databases of moved tenants, each with that of its first one.
         is_alive: Whether a process was not killed: what that had open is rolled back.
+        holds_move: Whether a process holds a running move of a database.
         received: The ids of the notifications that their target has received.
         refuses: Whether that refuses some; each refusal doubles the pause before the next attempt.
     """
@@ -126,6 +128,7 @@ class World:
     databases: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     late: dict[str, str] = field(default_factory=dict)
+    late_fences: set[str] = field(default_factory=set)
     changed: set[UUID] = field(default_factory=set)
     away_until: dict[str, float] = field(default_factory=dict)
     concurrency: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SERVERS, 2))
@@ -133,6 +136,7 @@ class World:
     slow_seconds: float = SLOW_SECONDS
     origins: dict[str, str] = field(default_factory=dict)
     is_alive: Callable[[str], bool] = lambda _: True
+    holds_move: Callable[[str, str], bool] = lambda *_: True
     received: set[str] = field(default_factory=set)
     refuses: bool = True
 
@@ -224,6 +228,8 @@ class WorldServer:
         await self._reach()
         found = self._found(name)
         found.is_fenced = True
+        if not self._world.holds_move(self._process, name):
+            self._world.late_fences.add(name)
         ends = CLOCK.now + wait_seconds
         while any(map(self._world.is_alive, found.writers)):
             if CLOCK.now > ends:

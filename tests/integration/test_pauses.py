@@ -12,8 +12,9 @@ import pytest
 from tenantry.backup import creating, move_undo, replacing
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.targets import FolderTarget
-from tenantry.catalog import deleted_tenants, jobs, outbox, workers
+from tenantry.catalog import deleted_tenants, job_states, jobs, outbox, workers
 from tenantry.catalog.job_queue import DRIFT, MOVE
+from tenantry.catalog.job_states import JobState
 from tenantry.catalog.outbox import Notice
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.workers import SILENCE_MS
@@ -169,6 +170,27 @@ class TestPausedProcess:
         assert await move_undo.lift_if_lost(idle.copying, lost)
 
         assert _last_beat(idle) > before
+
+    async def test_ends_its_lost_move_itself_if_no_living_process_holds_it(self, idle: Services):
+        """It takes over no job that it has in work, and no other process may be left."""
+        tenant, ledger = (await provision(idle, "acme")).tenant, idle.copying.ledger
+        of, source = (tenant.id, tenant.name), (tenant.server_name, tenant.database_name)
+        lost = new_job(system_context("test"), MOVE, tenant=of, source=source)
+        async with idle.catalog.begin() as session:
+            await jobs.add(session, lost, worker_id=ledger.worker_id)
+            condemned = job_states.condemned("It was lost.")
+            for event in (condemned, job_states.UNDONE, job_states.RELEASED):
+                await jobs.apply(session, lost.id, event, worker_id=ledger.worker_id)
+        ledger.busy.add(lost.id)
+        server = idle.databases.server(tenant.server_name)
+        await server.reject_writes(tenant.database_name)
+
+        async with asyncio.timeout(WAIT_SECONDS):
+            assert await move_undo.lift_if_lost(idle.copying, lost)
+
+        assert (await jobs.get(idle.catalog, lost.id)).state == JobState.FAILED
+        url = server.url(tenant.database_name)
+        await asyncio.to_thread(raw_sql.run, url, "UPDATE tenantry_user SET full_name = 'Ada'")
 
     async def test_has_a_heartbeat_when_it_takes_lost_jobs(self, idle: Services):
         before = await _paused(idle)

@@ -49,7 +49,8 @@ async def lift_if_lost(copying: Copying, job: Job) -> bool:
 
     The process that ends the job may have lifted it before, so nothing else would. A job of its
     own does, when the lost one has ended, unless the tenant is moved again: that move needs the
-    fence. While a job is held when its fence is set, the process that ends it lifts the fence.
+    fence. While a job is held when its fence is set, the process that ends it lifts the fence. If
+    no living process holds it, this one ends it: it never takes over what it has in work.
     Return whether the job was lost.
 
     Raises:
@@ -64,12 +65,20 @@ async def lift_if_lost(copying: Copying, job: Job) -> bool:
         lifting = msgspec.structs.replace(
             job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
         )
+        worker_id, undoing = copying.ledger.worker_id, partial(undo, copying)
         for _ in range(LIFT_TRIES_MAX):
             is_open = (await jobs.get(copying.catalog, job.id)).state in job_states.OPEN
             await copying.ledger.heartbeat.renew()
+            async with copying.catalog.begin() as session:
+                is_own = await jobs.take_if_lost(session, job.id, worker_id=worker_id)
+                if is_own:
+                    event = job_states.fenced_late(job)
+                    await jobs.apply(session, job.id, event, worker_id=worker_id)
+            if is_own:
+                await clear(copying.ledger, job.id, undo=undoing)
+                break
             with contextlib.suppress(TenantMoving):
-                await jobs.add(copying.catalog, lifting, worker_id=copying.ledger.worker_id)
-                undoing = partial(undo, copying)
+                await jobs.add(copying.catalog, lifting, worker_id=worker_id)
                 error = JobLost().message
                 await clear(copying.ledger, lifting.id, undo=undoing, error=error)
                 break

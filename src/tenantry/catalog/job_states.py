@@ -146,6 +146,12 @@ RELEASED = Event(OPEN, lambda _: {"worker_id": None})
 """Any process may clean it up."""
 
 
+def fenced_late(as_: Job) -> Event:
+    """Return the event that the source of a move was fenced, perhaps after that was undone."""
+    names = ("source_server_name", "source_database_name")
+    return Event(_DROPPING, lambda _: {name: getattr(as_, name) for name in names})
+
+
 def begun(as_: Job) -> Event:
     """Return the event that a claimed job begins, with the tenant and the databases of *as_*."""
     return Event(_RUNNING, lambda _: {name: getattr(as_, name) for name in _BEGUN})

@@ -253,6 +253,14 @@ async def take_lost(
     return await session.fetch_all(_TAKE_LOST, worker=worker_id, ids=ids) if ids else []
 
 
+async def take_if_lost(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> bool:
+    """Claim an unfinished job for cleanup, unless another living process holds it.
+
+    Return whether *worker_id* holds it now.
+    """
+    return bool(await session.fetch_all(_TAKE_LOST, worker=worker_id, ids=[job_id]))
+
+
 async def take_kept(
     session: CatalogSession, tenant_id: UUID, *, worker_id: UUID | None
 ) -> list[Job]:
