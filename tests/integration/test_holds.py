@@ -27,6 +27,7 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
@@ -294,6 +295,32 @@ class TestAnotherRun:
                 await services.fleet.plan(ADA, triggered_by="ada", options=undo)
             await services.fleet.cancel(ADA, forward, ends_all=True)
             assert await services.fleet.plan(ADA, triggered_by="ada", options=undo)
+
+    async def test_that_begins_in_the_same_moment_is_refused_too(
+        self, gated: Settings, gate: Gate, faults: Faults
+    ):
+        """The second one sees the first, which is not committed when it asks."""
+
+        async def wait(*_: object, **__: object) -> None:
+            await asyncio.sleep(0.5)
+
+        async with open_services(gated) as services:
+            await tenants(services, 2)
+            gate.folder.add("u1_note", NOTE, undo="op.drop_table('note')")
+            run_id = await services.fleet.plan(ADA, triggered_by="ada")
+            await services.fleet.wait(run_id)
+        async with (
+            open_services(gated, works=False) as one,
+            open_services(gated, works=False) as another,
+        ):
+            faults.after(holds, "refuse_waiting", wait)
+            begun = await asyncio.gather(
+                one.fleet.plan(ADA, triggered_by="ada"),
+                another.fleet.plan(ADA, triggered_by="ada", options=RunOptions(undoes=run_id)),
+                return_exceptions=True,
+            )
+            assert [type(found) for found in begun].count(TenantsHeld) == 1
+            assert len(await runs.unfinished(one.catalog)) == 1
 
     async def test_of_other_tenants_is_started(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:

@@ -17,6 +17,7 @@ from tenantry.catalog.outbox import Subscribed
 from tenantry.catalog.run_tables import migration_run, tenant_migration
 from tenantry.catalog.runs import Progress, is_open
 from tenantry.catalog.session import CatalogSession, RowId
+from tenantry.catalog.tables import catalog
 from tenantry.catalog.waves import is_waiting
 from tenantry.db.paging import LIMIT
 from tenantry.db.statements import Statement, columns_of
@@ -35,11 +36,12 @@ class TenantsHeld(Conflict):
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """A tenant that waits in a run that holds after its waves, or in an undo."""
+    """A tenant that waits in a run that holds, or has not ended in one of the other direction."""
 
     tenant_name: str
     run_id: UUID
     holding_wave: int | None
+    stop_reason: str | None
     is_undo: bool
 
 
@@ -81,11 +83,14 @@ _is_in_other_direction = sa.and_(
     is_open,
     sa.or_(~_is_stopped, _item.worker_id.is_not(None)),
 )
+# Of two runs that begin at the same time, the second one sees the first.
+_LOCK = Statement(sa.select(catalog.c.id).with_for_update(), RowId)
 _HELD = Statement(
     sa.select(
         _item.tenant_name,
         _item.run_id,
         _run.holding_wave,
+        _run.stop_reason,
         sa.type_coerce(_run.undoes.is_not(None), sa.Boolean).label("is_undo"),
     )
     .join_from(migration_run, tenant_migration, _item.run_id == _run.id)
@@ -142,6 +147,7 @@ async def refuse_waiting(session: CatalogSession, run: Progress) -> None:
     Raises:
         TenantsHeld: One does. The message names it, and that run.
     """
+    await session.fetch_one(_LOCK)
     held = await session.fetch_one(_HELD, run=run.id, forward=run.undoes is None)
     if held is None:
         return
@@ -151,6 +157,8 @@ async def refuse_waiting(session: CatalogSession, run: Progress) -> None:
         then = "Continue or cancel that run first."
     elif held.is_undo != (run.undoes is not None):
         does, why = "has not ended", "undoes another one" if held.is_undo else "goes forward"
+        if held.stop_reason is not None:
+            then = "It is ending: wait, or continue it if its process was killed."
     raise TenantsHeld(
         f"Nothing was started: {held.tenant_name} {does} in the migration run {held.run_id}, "
         f"which {why}. {then}"
