@@ -289,14 +289,19 @@ class TestAReset:
         await patch_user(world, world.acme, user["id"], email="zoe@acme.example.com")
 
         await must_be_refused(world, issued)
+        await patch_user(world, world.acme, user["id"], email=user["email"])
+        await must_be_refused(world, issued)
 
-    async def test_ends_when_its_user_changes_the_address(self, world: World) -> None:
+    async def test_cannot_be_used_when_its_user_changes_the_address(self, world: World) -> None:
         issued = await reset(world)
         client = await session(world, world.acme)
         ok(await client.put(PROFILE, json={"fullName": "Zoe", "email": "zoe@acme.example.com"}))
 
         await must_be_refused(world, issued)
-        assert ok(await (await world.admin()).get(path_of(world, "links")))["items"] == []
+        admin = await world.admin()
+        [listed] = ok(await admin.get(path_of(world, "links")))["items"]
+        assert listed["id"] == issued["id"]
+        done(await admin.delete(path_of(world, "links", issued["id"])))
 
 
 class TestAnOwner:

@@ -126,13 +126,16 @@ _columns = (
 )
 _other = user.alias("other")
 # A change of the generation ends sessions: a new password, a deactivation, a logout everywhere.
-# Who reads the mail of an earlier address may have the link.
-_is_of_user = sa.and_(
-    user.c.is_active, user.c.generation == link.c.generation, user.c.email == link.c.email
+_lasts = sa.and_(
+    link.c.expires_at > _now,
+    sa.or_(
+        link.c.user_id.is_(None), sa.and_(user.c.is_active, user.c.generation == link.c.generation)
+    ),
 )
-_lasts = sa.and_(link.c.expires_at > _now, sa.or_(link.c.user_id.is_(None), _is_of_user))
+# Who reads the mail of an earlier address may have the link.
+_has_address = sa.or_(link.c.user_id.is_(None), user.c.email == link.c.email)
 _is_hidden = sa.exists().where(_other.c.canonical_email == link.c.canonical_email)
-_is_open = sa.and_(_lasts, ~_is_hidden)
+_is_open = sa.and_(_lasts, _has_address, ~_is_hidden)
 _FIND = Statement(
     sa.select(*_columns, user.c.full_name)
     .select_from(_joined)
@@ -238,7 +241,8 @@ async def _issue(
 async def page(ctx: OperationContext, database: TenantDatabase, window: Window) -> Page[Link]:
     """Return a page of the links that are open, the oldest first.
 
-    Also of invitations that cannot be used while a user has their address.
+    Also of invitations that cannot be used while a user has their address, and of resets whose user
+    has changed the address.
 
     Raises:
         TenantOutdated: The database is waiting to be migrated.

@@ -142,8 +142,11 @@ _END_SESSIONS = Statement(
     User,
 )
 _REMOVE = Statement[Any](sa.delete(user).where(_by_id))
-_END_INVITATION = Statement[Any](
-    sa.delete(link).where(link.c.canonical_email == sa.bindparam("email"))
+_with_link = link.c.canonical_email == sa.bindparam("email")
+_END_INVITATION = Statement[Any](sa.delete(link).where(_with_link))
+# Also a link to reset a password, which the owner of the earlier address may have.
+_END_LINKS = Statement[Any](
+    sa.delete(link).where(sa.or_(_with_link, link.c.user_id == sa.bindparam("user")))
 )
 
 
@@ -376,7 +379,7 @@ async def change_locked(
     if changed is None:
         raise UserNotFound
     if email is not None and changed.email != locked.email:
-        await session.execute(_END_INVITATION, email=canonical_email(email))
+        await session.execute(_END_LINKS, email=canonical_email(email), user=locked.id)
     changes = audit_log.changes_between(locked, changed, "email", "full_name", "is_active", "role")
     if password_hash is not None:
         changes += audit_log.named_change("password")
