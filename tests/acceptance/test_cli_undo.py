@@ -22,7 +22,9 @@ class TestCommand:
     def test_undo_is_planned_started_and_shown(self, tenantry: Commands):
         tenantry.create_admin()
         tenantry.create_tenant("acme")
+        tenantry.create_tenant("globex")
         mine = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(UNDOABLE)}
+        tenantry("migrate", "all", "--where", "name=globex", **mine)
         run_id = tenantry("migrate", "all", "--json", **mine).data["runId"]
 
         dry = tenantry("migrate", "undo", run_id, "--dry-run", **mine)

@@ -1,7 +1,9 @@
 """What has come of a run: why tenants failed, and which revisions it has applied."""
 
+from collections.abc import Collection
 from uuid import UUID
 
+import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.run_tables import migration_run, tenant_migration
@@ -10,6 +12,7 @@ from tenantry.catalog.session import CatalogSession, Value, fetch_values
 from tenantry.catalog.stored_plans import PlanCause, sample_of
 from tenantry.catalog.tables import tenant
 from tenantry.db.statements import Statement
+from tenantry.db.types import Ids, is_listed
 
 CAUSES_MAX = 1_000
 PATHS_MAX = 1_000
@@ -81,6 +84,27 @@ _FAILURES = Statement(
 )
 
 
+class _NotUndone(msgspec.Struct, frozen=True):
+    run_id: UUID
+    count: int
+
+
+_undo, _undone = migration_run.alias().c, tenant_migration.alias()
+_is_undone = sa.exists().where(
+    _undo.undoes == _item.run_id,
+    _undone.c.run_id == _undo.id,
+    _undone.c.tenant_id == _item.tenant_id,
+    _undone.c.state == MigrationState.SUCCESS.value,
+)
+_NOT_UNDONE = Statement(
+    sa.select(_item.run_id, _count.label("count"))
+    .where(is_listed(_item.run_id, sa.bindparam("run_ids", type_=Ids)))
+    .where(_item.applied != "", ~_is_undone)
+    .group_by(_item.run_id),
+    _NotUndone,
+)
+
+
 async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
     """Return the causes of the failures in a run, most frequent first, at most `CAUSES_MAX`."""
     return await session.fetch_all(_FAILURES, run=run_id)
@@ -94,6 +118,12 @@ async def has_taken_failures(session: CatalogSession, run_id: UUID) -> bool:
 async def has_applied(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> bool:
     """Return whether a run has reported a revision that it has applied in a tenant."""
     return bool(await fetch_values(session, _APPLIED_IN, run=run_id, tenant=tenant_id))
+
+
+async def not_undone(session: CatalogSession, run_ids: Collection[UUID]) -> dict[UUID, int]:
+    """Return in how many tenants the revisions of each run were not undone, if in any."""
+    found = await session.fetch_all(_NOT_UNDONE, run_ids=list(run_ids))
+    return {one.run_id: one.count for one in found}
 
 
 async def applied(session: CatalogSession, run_id: UUID) -> set[str]:

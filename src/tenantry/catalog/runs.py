@@ -4,7 +4,7 @@ A run has one item for each tenant. `catalog.plans` inserts them before the firs
 migrated; `catalog.run_tenants` claims and ends them.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -307,7 +307,7 @@ async def page(
     return await _LISTING.page(session, window, is_finished=is_finished)
 
 
-async def undos(session: CatalogSession, run_ids: Iterable[UUID]) -> list[MigrationRun]:
+async def undos(session: CatalogSession, run_ids: Collection[UUID]) -> list[MigrationRun]:
     """Return the newest `UNDOS_READ_MAX` runs that undo one of *run_ids*, the newest first."""
     return await session.fetch_all(_UNDOS, run_ids=list(run_ids), limit=UNDOS_READ_MAX)
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import typer
 
-from tenantry.catalog import runs, stored_plans
+from tenantry.catalog import run_results, runs, stored_plans
 from tenantry.catalog.activity import activity_of
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
@@ -82,7 +82,9 @@ async def history(
             output.show_json(await _with_details(opened.catalog, found))
         else:
             undos = await runs.undos(opened.catalog, [run.id for run in found.items])
-            reports.show_history(found, undos)
+            undone = {one.undoes for one in undos if one.undoes is not None}
+            left = await run_results.not_undone(opened.catalog, undone)
+            reports.show_history(found, undos, left)
 
 
 @group.command("show")

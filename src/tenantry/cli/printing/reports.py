@@ -1,7 +1,8 @@
 """Migration runs and the state of the fleet, as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from uuid import UUID
 
 from rich.table import Column
 from rich.text import Text
@@ -122,9 +123,17 @@ def _doing(run: MigrationRunStateResponse) -> str:
     return "Undoing" if run.undoes else "Running"
 
 
-def show_history(page: Page[MigrationRun], undos: Sequence[MigrationRun]) -> None:
-    """Print runs, one line each, with what became of those that *undos* undo."""
-    texts = [_undo_text(run, [one for one in undos if one.undoes == run.id]) for run in page.items]
+def show_history(
+    page: Page[MigrationRun], undos: Sequence[MigrationRun], not_undone: Mapping[UUID, int]
+) -> None:
+    """Print runs, one line each, with what became of those that *undos* undo.
+
+    *not_undone* has the number of tenants in which a run was not undone.
+    """
+    texts = [
+        _undo_text(run, [one for one in undos if one.undoes == run.id], not_undone.get(run.id, 0))
+        for run in page.items
+    ]
     columns = [
         output.unwrapped("ID"),
         output.unwrapped("Started, UTC"),
@@ -148,14 +157,13 @@ def show_history(page: Page[MigrationRun], undos: Sequence[MigrationRun]) -> Non
     output.note_page(page, "migration runs")
 
 
-def _undo_text(run: MigrationRun, undos: Sequence[MigrationRun]) -> str:
-    """Return whether a run is an undo, or in how many tenants its *undos* undo it, newest first."""
+def _undo_text(run: MigrationRun, undos: Sequence[MigrationRun], not_undone: int) -> str:
+    """Return whether a run is an undo, or how far its *undos* have come, the newest first."""
     if not undos:
         return "an undo" if run.undoes else ""
     if undos[0].finished_at is None:
         return "being undone"
-    count = sum(one.success_count for one in undos)
-    return "undone" if count >= run.success_count > 0 else f"undone in {count:,}"
+    return f"not undone in {not_undone:,}" if not_undone else "undone"
 
 
 def show_run(found: Found) -> None:
