@@ -33,7 +33,11 @@ def open_server(
     budget = Budget(connections_max)
     if folder is not None:
         return SqliteFolder(
-            folder, budget, synchronous=synchronous, statement_seconds=statement_seconds
+            folder,
+            budget,
+            synchronous=synchronous,
+            statement_seconds=statement_seconds,
+            wait_seconds=timeout_seconds,
         )
     return PostgresServer(
         url,

@@ -11,7 +11,7 @@ from typing import Any
 
 from tenantry.db import inspection, write_fence
 from tenantry.db.copying.survey import check_sqlite
-from tenantry.db.database import Budget, Database
+from tenantry.db.database import WAIT_SECONDS_MAX, Budget, Database
 from tenantry.db.outage_errors import ServerAway
 from tenantry.db.servers import (
     FENCE_SECONDS_MAX,
@@ -40,6 +40,7 @@ class SqliteFolder(Server):
         budget: The limit of files that this process keeps open.
         synchronous: ``FULL`` or ``NORMAL``.
         statement_seconds: The deadline of each statement of a request.
+        wait_seconds: How long a request waits for the connection to its file.
     """
 
     folder: Path
@@ -53,11 +54,13 @@ class SqliteFolder(Server):
         *,
         synchronous: str,
         statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+        wait_seconds: float = WAIT_SECONDS_MAX,
     ) -> None:
         self.folder = folder
         self.budget = budget
         self._synchronous = synchronous
         self._statement_seconds = statement_seconds
+        self._wait_seconds = wait_seconds
         self._probing: asyncio.Future[None] | None = None
 
     def path(self, name: str) -> Path:
@@ -96,7 +99,12 @@ class SqliteFolder(Server):
             synchronous=self._synchronous,
             statement_seconds=self._statement_seconds,
         )
-        return Database(file.connect, self.budget, SQLITE_CONNECTIONS_MAX)
+        return Database(
+            file.connect,
+            self.budget,
+            SQLITE_CONNECTIONS_MAX,
+            wait_seconds_max=self._wait_seconds,
+        )
 
     async def create(self, name: str) -> None:
         """Create the empty database *name*."""
