@@ -4,7 +4,8 @@ What speaks to a database itself - connections, migrations, copies of tables - i
 engines by the quick suite. So is what may differ at the doors: requests at the same time, and
 outages. The other tests of the doors, and those of the options of a run, run on SQLite there, and
 on PostgreSQL in the slow suite. Between the two, and for the first path of each resource, a test
-runs on one engine there, which its name chooses, and on the other one in the slow suite.
+runs on one engine there, which its name chooses, and on the other one in the slow suite. Of the
+tests that wait for seconds, the quick suite has some.
 """
 
 import zlib

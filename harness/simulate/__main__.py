@@ -154,6 +154,8 @@ def _replay(made: bytes, options: argparse.Namespace) -> int:
 def _replay_all(made: bytes, folder: Path, fault: str | None) -> int:
     """Play the histories in the files of a folder, named after their seeds; return the status."""
     tasks = [(made, path.stem, path.read_text(), fault) for path in sorted(folder.glob("*.json"))]
+    if not tasks:
+        sys.exit(f"There is no history (*.json) in {folder}.")
     with _pool() as pool:
         found = pool.starmap(_fault_of, tasks, chunksize=1)
     for (_, seed, *_), text in zip(tasks, found, strict=True):
