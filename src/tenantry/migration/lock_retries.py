@@ -156,7 +156,9 @@ class LockRetries:
         try:
             state = execution.read_state(self._run_id, self._scripts.undo)
         except Exception as unreadable:
-            raise error from unreadable
+            if error.__cause__ is None:
+                raise error from unreadable
+            raise error from error.__cause__  # what the revision has met, and not a later error
         # All is committed, and only the answer was late, as in a process that was frozen.
         is_late = isinstance(error, TimeoutError) and state.applied and self._scripts.is_done(state)
         return state if is_late else replace(state, error=error)

@@ -125,15 +125,12 @@ _columns = (
     link.c.expires_at,
 )
 _other = user.alias("other")
+_is_invitation = link.c.user_id.is_(None)
 # A change of the generation ends sessions: a new password, a deactivation, a logout everywhere.
-_lasts = sa.and_(
-    link.c.expires_at > _now,
-    sa.or_(
-        link.c.user_id.is_(None), sa.and_(user.c.is_active, user.c.generation == link.c.generation)
-    ),
-)
+_is_of_session = sa.and_(user.c.is_active, user.c.generation == link.c.generation)
+_lasts = sa.and_(link.c.expires_at > _now, sa.or_(_is_invitation, _is_of_session))
 # Who reads the mail of an earlier address may have the link.
-_has_address = sa.or_(link.c.user_id.is_(None), user.c.email == link.c.email)
+_has_address = sa.or_(_is_invitation, user.c.email == link.c.email)
 _is_hidden = sa.exists().where(_other.c.canonical_email == link.c.canonical_email)
 _is_open = sa.and_(_lasts, _has_address, ~_is_hidden)
 _FIND = Statement(
