@@ -128,6 +128,8 @@ class RunPage(PageResponse[RunResponse], frozen=True):
 class RunTenantResponse(Schema, frozen=True):
     """The result of one customer in a run. One that was not attempted is unchanged.
 
+    Unless a process that was frozen has it in work, and commits later, as the own log then says.
+
     Attributes:
         is_attempted: False if the run has not started the tenant.
     """

@@ -56,7 +56,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ProcessNotStarted(Unavailable):
-    """A serving process could not start; its message is above."""
+    """A serving process could not start, and its message is above; or not within 60 s."""
 
 
 class ServingProcess(Process):
