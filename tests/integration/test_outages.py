@@ -51,6 +51,12 @@ SLOW = f"""
 """
 LIVE = f"""
     op.get_bind().execute(sa.text("SELECT count(*) FROM tenantry_user")).scalar(){SLOW}"""
+BLOCK = f"""
+    with op.get_context().autocommit_block():
+        op.execute("CREATE TABLE note (id int)")
+        op.execute("SELECT pg_sleep({SLEEP_SECONDS})")
+        op.execute("CREATE TABLE tag (id int)")
+"""
 NO_FAILURES = RunOptions(max_failures=0)
 
 
@@ -214,6 +220,25 @@ class TestRestart:
         assert applied == {"u1_create_notes"}
         assert halves == []
         assert resumed <= RESUMED_SECONDS_MAX
+
+    @pytest.mark.parametrize("mode", ["immediate", "fast"])
+    async def test_in_the_middle_of_a_block_fails_only_where_statements_may_remain(
+        self,
+        new_settings: Callable[..., Settings],
+        folder: AlembicFolder,
+        away: Server,
+        mode: Any,
+    ):
+        async with fleet_of(new_settings(), folder, body=BLOCK) as fleet:
+            run_id = await fleet.begin(RunOptions())
+            await fleet.done(run_id, 4)
+            await asyncio.to_thread(away.stop, mode)
+            await asyncio.to_thread(away.start)
+            run = await fleet.services.fleet.wait(run_id)
+            errors = {item.error for item in await fleet.items(run_id) if item.error}
+
+        assert run.success_count > TENANTS / 2, "those that were not in work have waited"
+        assert all("statements that may remain" in error for error in errors), errors
 
 
 @on_postgresql

@@ -31,6 +31,7 @@ OUTAGES = {
     "full": asyncpg.TooManyConnectionsError(),
     "lost by psycopg": psycopg.OperationalError("server closed the connection unexpectedly"),
     "shutting down by psycopg": psycopg.errors.AdminShutdown(),
+    "lost before, by SQLAlchemy": sa.exc.PendingRollbackError("It was lost.", code="8s2b"),
     "no file": FileMissing(),
 }
 OWN = {
@@ -46,6 +47,7 @@ OWN = {
     "the deadline": TimeoutError(),
     "a statement": psycopg.errors.UndefinedTable(),
     "a wrong value": asyncpg.DataError(),
+    "a flush that failed before": sa.exc.PendingRollbackError("It failed.", code="7s2a"),
     "anything": RuntimeError(),
 }
 

@@ -50,6 +50,9 @@ _NO_TLS = "rejected SSL upgrade"
 # What the ssl module raises for a file; `PostgresConnector` adds the name. A socket has none.
 OF_TLS_FILE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _LIVE_DRIVERS = ("psycopg", "psycopg2")
+# SQLAlchemy's code of a statement after it has found the connection lost. A `PendingRollbackError`
+# of its ORM has another. Source: SQLAlchemy, "Error Messages"
+_LOST_BEFORE = "8s2b"
 # asyncio joins the errors of several addresses into one text.
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
@@ -151,6 +154,8 @@ def is_of_driver(error: BaseException, *names: str) -> bool:
 
 
 def _is_lost_connection(error: BaseException) -> bool:
+    if isinstance(error, sqlalchemy.exc.PendingRollbackError):
+        return error.code == _LOST_BEFORE
     if isinstance(error, OSError):
         return not isinstance(error, TimeoutError) or isinstance(error, ConnectTimeout)
     # libpq gives no SQLSTATE when it cannot connect, or loses the connection.
