@@ -213,6 +213,16 @@ class TestHold:
             assert not any("more" in raw_sql.tables(url_of(services, one)) for one in made)
 
 
+async def undoable(gated: Settings, gate: Gate) -> UUID:
+    """Return a run over two tenants that has ended, and can be undone."""
+    async with open_services(gated) as services:
+        await tenants(services, 2)
+        gate.folder.add("u1_note", NOTE, undo="op.drop_table('note')")
+        run_id = await services.fleet.plan(ADA, triggered_by="ada")
+        await services.fleet.wait(run_id)
+    return run_id
+
+
 class TestAnotherRun:
     async def test_of_a_tenant_that_waits_is_refused_until_the_run_that_holds_is_continued(
         self, gated: Settings, gate: Gate
@@ -256,11 +266,7 @@ class TestAnotherRun:
         self, gated: Settings, gate: Gate
     ):
         """It would find the tenant at the head, and the undo would take that back."""
-        async with open_services(gated) as services:
-            await tenants(services, 2)
-            gate.folder.add("u1_note", NOTE, undo="op.drop_table('note')")
-            run_id = await services.fleet.plan(ADA, triggered_by="ada")
-            await services.fleet.wait(run_id)
+        run_id = await undoable(gated, gate)
         undo = RunOptions(undoes=run_id)
         async with open_services(gated, works=False) as services:
             undone = await services.fleet.plan(ADA, triggered_by="ada", options=undo)
@@ -283,11 +289,7 @@ class TestAnotherRun:
         self, gated: Settings, gate: Gate
     ):
         """That would apply again what the undo has taken back."""
-        async with open_services(gated) as services:
-            await tenants(services, 2)
-            gate.folder.add("u1_note", NOTE, undo="op.drop_table('note')")
-            run_id = await services.fleet.plan(ADA, triggered_by="ada")
-            await services.fleet.wait(run_id)
+        run_id = await undoable(gated, gate)
         undo = RunOptions(undoes=run_id)
         async with open_services(gated, works=False) as services:
             forward = await services.fleet.plan(ADA, triggered_by="ada")
@@ -304,11 +306,7 @@ class TestAnotherRun:
         async def wait(*_: object, **__: object) -> None:
             await asyncio.sleep(0.5)
 
-        async with open_services(gated) as services:
-            await tenants(services, 2)
-            gate.folder.add("u1_note", NOTE, undo="op.drop_table('note')")
-            run_id = await services.fleet.plan(ADA, triggered_by="ada")
-            await services.fleet.wait(run_id)
+        run_id = await undoable(gated, gate)
         async with (
             open_services(gated, works=False) as one,
             open_services(gated, works=False) as another,
