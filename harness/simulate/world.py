@@ -149,7 +149,9 @@ class World:
         ]
 
     def copy(self, old: str, new: str) -> None:
-        """Copy the database of a tenant."""
+        """Copy the database of a tenant into a new one, which another process may have dropped."""
+        if new not in self.databases:
+            raise DatabaseUnavailable
         found = self.tenants[old]
         log, closed = list(found.log), set(found.closed)
         self.tenants[new] = TenantDatabase(log, found.failures, closed=closed)
