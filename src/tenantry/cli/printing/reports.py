@@ -126,7 +126,7 @@ def _doing(run: MigrationRunStateResponse) -> str:
 def show_history(
     page: Page[MigrationRun], undos: Sequence[MigrationRun], not_undone: Mapping[UUID, int]
 ) -> None:
-    """Print runs, one line each, with what became of those that *undos* undo.
+    """Print runs, one line each, and how far *undos* have undone them.
 
     *not_undone* has the number of tenants in which a run was not undone.
     """
@@ -163,6 +163,8 @@ def _undo_text(run: MigrationRun, undos: Sequence[MigrationRun], not_undone: int
         return "an undo" if run.undoes else ""
     if undos[0].finished_at is None:
         return "being undone"
+    if not any(one.success_count for one in undos):
+        return "not undone"
     return f"not undone in {not_undone:,}" if not_undone else "undone"
 
 
