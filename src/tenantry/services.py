@@ -268,7 +268,7 @@ async def _prepare(services: Services, *, changes: bool) -> None:
     settings = services.settings
     await asyncio.to_thread(_check_revisions, services.streams())
     path = sqlite_path(settings.catalog)
-    if path is not None and not path.exists():
+    if path is not None:  # also one that another process is creating
         await asyncio.to_thread(files.create, path)
     if not changes:
         await check_not_fenced(settings.catalog, timeout_seconds=settings.connect_timeout_s)

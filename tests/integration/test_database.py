@@ -426,6 +426,13 @@ class TestFileOpenedForReading:
         assert notes(url) == {"stored"}
 
 
+class TestNewFile:
+    async def test_is_created_by_several_at_once(self, tmp_path: Path):
+        for number in range(100):  # each fails in about one of ten
+            path = tmp_path / f"{number}.db"
+            await asyncio.gather(*(asyncio.to_thread(files.create, path) for _ in range(4)))
+
+
 class TestMovedFile:
     def test_is_complete_without_its_log(self, tmp_path: Path):
         """Closing the last connection does not report that the disk has failed."""

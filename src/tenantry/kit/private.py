@@ -31,8 +31,13 @@ def make_folder(folder: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Create an empty file; an existing one keeps its mode."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE))
+    """Create an empty file; an existing one keeps its mode.
+
+    It is not opened: to close any handle of a file ends the locks of SQLite in this process.
+    Source: https://www.sqlite.org/howtocorrupt.html
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
 
 
 def open_new(path: Path) -> BinaryIO:

@@ -6,11 +6,13 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from pathlib import Path
 
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite import connections as sqlite
 from tenantry.kit import private
+from tenantry.kit.clock import monotonic_seconds
 
 DISK_ERRORS = frozenset({errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS})
 """Errors of a disk, and not of a connection to a server."""
@@ -27,10 +29,15 @@ FILE_ERRORS = DISK_ERRORS | {
 SIDE_FILES = ("-wal", "-shm", "-journal")
 # What must fit on the disk for a folder to count as writable: some pages of SQLite.
 PROBE_BYTES = 65_536
+# How long `create` waits for others that create the same file, and between two tries.
+CREATE_SECONDS_MAX = 5
+CREATE_POLL_SECONDS = 0.01
 
 
 def create(path: Path) -> None:
-    """Create an empty database file, and its folder. WAL mode is stored in the file, so set once.
+    """Create an empty database file, and its folder; a file with content remains as it is.
+
+    WAL mode is stored in the file, so set once. Several processes may do so at once.
 
     Raises:
         DatabaseUnavailable: The file cannot be written.
@@ -38,11 +45,32 @@ def create(path: Path) -> None:
     try:
         private.make_folder(path.parent)
         private.make_file(path)  # SQLite gives the log the same mode
+        if path.stat().st_size:
+            return
         with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
-            raw.execute("PRAGMA journal_mode = WAL")
+            _set_wal(raw)
         private.sync_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise DatabaseUnavailable from error
+
+
+def _set_wal(raw: sqlite3.Connection) -> None:
+    """Set WAL mode, and wait for others that set it: SQLite rejects one of two, without a wait.
+
+    The pragma reads before it writes, and two readers that want to write would wait for each other.
+    Source: https://www.sqlite.org/c3ref/busy_handler.html
+    """
+    until = monotonic_seconds() + CREATE_SECONDS_MAX
+    while True:
+        try:
+            raw.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or monotonic_seconds() > until:
+                raise
+            time.sleep(CREATE_POLL_SECONDS)
+        else:
+            return
 
 
 def copy(template: Path, target: Path) -> bool:
