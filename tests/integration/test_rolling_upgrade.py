@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import signal
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
 from tests.integration.gates import Gate, tenants
+from tests.integration.programs import running
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +98,24 @@ class TestRun:
 
         assert (run.success_count, run.failed_count) == (0, 4)
         assert {one.error for one in failed} == {active_runs.REVISIONS_UNKNOWN}
+
+    async def test_that_was_cancelled_gives_that_as_the_reason_without_a_process_that_knows_it(
+        self, settings: Settings, gate: Gate, gated: Settings
+    ):
+        async with impatient(settings) as old:
+            await tenants(old, 2)
+            gate.build()
+            async with running("work", gated) as process:
+                assert await process.line() == "ready"
+                run = await planned(old, gated)
+                await gate.reached(1)
+                process.signal(signal.SIGKILL)
+            await old.fleet.cancel(system_context("ada"), run.id)
+            run = await old.fleet.wait(run.id)
+            failed = await runs.ended(old.catalog, run.id)
+
+        assert (run.success_count, run.failed_count) == (0, 2)
+        assert {one.error for one in failed} == {runs.CANCELLED}
 
     async def test_in_progress_survives_that_all_its_processes_are_replaced(
         self, settings: Settings, old: Settings, new: Settings

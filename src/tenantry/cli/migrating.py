@@ -71,7 +71,7 @@ async def migrate_all(
         plan_id=plan_id,
         passed_only=passed_only,
     )
-    return await _work_on(services, plan)
+    return await work_on(services, plan)
 
 
 async def resume(services: RunServices, run_id: UUID, *, wave: int | None) -> Found:
@@ -91,7 +91,7 @@ async def resume(services: RunServices, run_id: UUID, *, wave: int | None) -> Fo
         services.worker.hint()
         return run_id
 
-    return await _work_on(services, begin)
+    return await work_on(services, begin)
 
 
 async def until_stopped(services: RunServices, run_id: UUID) -> None:
@@ -110,7 +110,15 @@ async def until_stopped(services: RunServices, run_id: UUID) -> None:
         await asyncio.sleep(STOP_POLL_SECONDS)
 
 
-async def _work_on(services: RunServices, begin: Callable[[], Awaitable[UUID]]) -> Found:
+async def work_on(services: RunServices, begin: Callable[[], Awaitable[UUID]]) -> Found:
+    """Work here on the run that *begin* returns, until it has ended or holds after a wave.
+
+    After a signal, the tenants that this process has started are finished, also if *begin* fails.
+
+    Raises:
+        BadStream: The directory of revisions cannot be read; *begin* was not called.
+        RunLeft, DatabaseUnavailable: As for `migrate_all`.
+    """
     await check_revisions(services)
     stopping: list[asyncio.Task[None]] = []
 
@@ -118,13 +126,16 @@ async def _work_on(services: RunServices, begin: Callable[[], Awaitable[UUID]]) 
         stopping.append(asyncio.create_task(services.worker.stop()))
 
     with signals.handled(begin_to_stop), shown_on(output.progress()) as show:
-        run_id = await begin()
-        run = await follow(
-            services.catalog,
-            run_id,
-            show=show,
-            lost_seconds_max=services.patience_seconds,
-            left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
-            until_held=True,
-        )
+        try:
+            run_id = await begin()
+            run = await follow(
+                services.catalog,
+                run_id,
+                show=show,
+                lost_seconds_max=services.patience_seconds,
+                left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
+                until_held=True,
+            )
+        finally:  # it writes to the catalog, which is closed after this
+            await asyncio.gather(*stopping)
     return await found(services.catalog, run)

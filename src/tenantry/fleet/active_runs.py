@@ -69,7 +69,7 @@ class ActiveRun:
 
     def update(self, run: MigrationRun) -> None:
         """Store the state of the run, as just read or written. A stop is final."""
-        self.stop_reason = self.stop_reason or run.stop_reason
+        self.stop_reason = run.stop_reason or self.stop_reason
         limits = [one for one in (run.max_failures, run.wave_failed_max) if one is not None]
         self._max_failures = min(limits, default=None)
         self._failed_count = max(self._failed_count, run.failed_count)
