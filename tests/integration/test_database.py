@@ -428,7 +428,7 @@ class TestFileOpenedForReading:
 
 class TestNewFile:
     async def test_is_created_by_several_at_once(self, tmp_path: Path):
-        for number in range(100):  # each fails in about one of ten
+        for number in range(100):  # one of ten failed when SQLite did not wait
             path = tmp_path / f"{number}.db"
             await asyncio.gather(*(asyncio.to_thread(files.create, path) for _ in range(4)))
 

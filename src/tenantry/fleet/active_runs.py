@@ -68,7 +68,10 @@ class ActiveRun:
         self._reading = asyncio.Lock()
 
     def update(self, run: MigrationRun) -> None:
-        """Store the state of the run, as just read or written. A stop is final."""
+        """Store the state of the run, as just read or written. A stop is final.
+
+        Its stored reason comes before `REVISIONS_UNKNOWN`: it may have been cancelled before.
+        """
         self.stop_reason = run.stop_reason or self.stop_reason
         limits = [one for one in (run.max_failures, run.wave_failed_max) if one is not None]
         self._max_failures = min(limits, default=None)
