@@ -9,13 +9,14 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from http.client import HTTPConnection
 from pathlib import Path
 from uuid import UUID
 
-from harness import wire
 from harness.api import MIGRATE_ALL, as_admin
 from harness.fleet.history import HISTORY, PENDING, write_alembic
 from harness.fleet.tenants import NotMigrated, Tenants, make_templates
@@ -96,13 +97,17 @@ class Ours:
 def call_migrate_all(port: int, ours: Ours) -> None:
     """Call migrate-all of the server on *port*, and wait for the end.
 
+    A long answer has chunks, and no length.
+
     Raises:
         NotMigrated: The answer is another than that everything succeeded.
     """
-    call = wire.request("POST", MIGRATE_ALL, headers=as_admin(ours.world))
-    answer = wire.ask(port, call, seconds=CALL_SECONDS_MAX)
-    if answer.status != 200 or json.loads(answer.body)["data"]["failed"]:
-        raise NotMigrated(f"{answer.status}: {answer.body[:500]!r}")
+    with closing(HTTPConnection("127.0.0.1", port, timeout=CALL_SECONDS_MAX)) as connection:
+        connection.request("POST", MIGRATE_ALL, headers=as_admin(ours.world))
+        response = connection.getresponse()
+        body = response.read()
+    if response.status != 200 or json.loads(body)["data"]["failed"]:
+        raise NotMigrated(f"{response.status}: {body[:500]!r}")
 
 
 def make(world: World, folder: Path, count: int, server_url: str | None) -> Ours:
