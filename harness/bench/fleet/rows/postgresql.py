@@ -36,7 +36,7 @@ def pending(yard: Yard) -> list[Figure]:
             seen,
             OURS,
             f"PostgreSQL, {count} tenants, pending / the limit",
-            Bound(1.2, 1.05, at_least=False),
+            Bound(1.15, 1.05, at_least=False),
             notes=seen.lines(LIMIT),
         ),
         _over(
