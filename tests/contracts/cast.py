@@ -148,9 +148,8 @@ async def _add_admins(cast: Cast) -> None:
             email=f"{name.replace(' ', '.')}@example.com",
             password=PASSWORD,
         )
-        with cast.stage.ledger.catalog.begin() as connection:
-            of_made = admin_table.c.id == made.id
-            connection.execute(sa.update(admin_table).where(of_made).values(values))
+        changed = sa.update(admin_table).where(admin_table.c.id == made.id).values(values)
+        await cast.stage.ledger.write(cast.stage.ledger.catalog, changed)
         person = Person(made.id, made.email, Role.ADMIN, 0)
         cast.bearers[name] = f"Bearer {await _token(world, person)}"
         cast.stage.ids["adminId"] = str(made.id)
@@ -289,9 +288,9 @@ async def _spoil(cast: Cast, people: dict[str, UUID]) -> None:
     for name in ("inactive user", "reactivated user"):
         await as_admin(stage, "PATCH", f"{acme}/users/{people[name]}", isActive=False)
     await as_admin(stage, "PATCH", f"{acme}/users/{people['reactivated user']}", isActive=True)
-    with stage.ledger.of(stage.world.acme.tenant).begin() as connection:
-        # Past the API, which removes the McpTokens as well.
-        connection.execute(sa.delete(user).where(user.c.id == people["deleted user"]))
+    # Past the API, which removes the McpTokens as well.
+    deleted = sa.delete(user).where(user.c.id == people["deleted user"])
+    await stage.ledger.write(stage.ledger.of(stage.world.acme.tenant), deleted)
     await _change_password(cast)
     for name, change in (
         (SUSPENDED, {"isActive": False}),
@@ -299,8 +298,8 @@ async def _spoil(cast: Cast, people: dict[str, UUID]) -> None:
         (MCPLESS, {"modules": ["blog"]}),
     ):
         await as_admin(stage, "PATCH", f"/api/admin/tenants/{stage.tenants[name].id}", **change)
-    with stage.ledger.of(stage.tenants[OUTDATED]).begin() as connection:
-        connection.execute(sa.update(version).values(version_num=""))
+    outdated = sa.update(version).values(version_num="")
+    await stage.ledger.write(stage.ledger.of(stage.tenants[OUTDATED]), outdated)
     await stage.world.services.databases.forget(stage.tenants[OUTDATED].id)
 
 

@@ -1,5 +1,6 @@
 """The contents of the databases, read and restored with other drivers than the product's."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,10 @@ class Ledger:
     def restore(self, tenant: Tenant, dump: Dump) -> None:
         _restore(self.of(tenant), tenant_tables.metadata.sorted_tables, dump)
 
+    async def write(self, engine: sa.Engine, statement: sa.Executable) -> None:
+        """Execute *statement* in a thread: the loop is needed to release the lock of SQLite."""
+        await asyncio.to_thread(_write, engine, statement)
+
     def close(self) -> None:
         for engine in self._engines.values():
             engine.dispose()
@@ -90,6 +95,11 @@ def difference(before: dict[str, Dump], after: dict[str, Dump]) -> list[str]:
             found += [f"{name}.{table} lost {row}" for row in set(old[table]) - set(new[table])]
             found += [f"{name}.{table} got {row}" for row in set(new[table]) - set(old[table])]
     return found
+
+
+def _write(engine: sa.Engine, statement: sa.Executable) -> None:
+    with engine.begin() as connection:
+        connection.execute(statement)
 
 
 def _dump(engine: sa.Engine, tables: Iterable[sa.Table]) -> Dump:

@@ -1,6 +1,5 @@
 """A tenant at its size limit: what adds content is rejected, and everything else works."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -39,15 +38,10 @@ OF_TENANTS = [
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def _full(stage: Stage) -> AsyncIterator[None]:
     """Every database is larger than a byte."""
-    await asyncio.to_thread(_limit, stage)
+    await stage.ledger.write(stage.ledger.catalog, sa.update(tenant).values(size_bytes_max=1))
     stage.world.services.catalog.cache.clear()
     yield
     await stage.restore()
-
-
-def _limit(stage: Stage) -> None:
-    with stage.ledger.catalog.begin() as catalog:
-        catalog.execute(sa.update(tenant).values(size_bytes_max=1))
 
 
 @pytest.mark.parametrize("endpoint", params(OF_TENANTS))

@@ -1,7 +1,7 @@
 """A read-only tenant: every endpoint and tool that reads works, every other one is rejected."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -61,15 +61,15 @@ async def _frozen(stage: Stage) -> AsyncIterator[Stage]:
     await as_admin(stage, "PATCH", _path(stage), isReadOnly=False)
 
 
-@contextmanager
-def no_database(stage: Stage) -> Iterator[None]:
+@asynccontextmanager
+async def no_database(stage: Stage) -> AsyncIterator[None]:
     """Make the database of acme unreachable: a request that uses it is a 503."""
     acme = stage.world.acme.tenant
-    _rename(stage, "tenantry_missing")
+    await _rename(stage, "tenantry_missing")
     try:
         yield
     finally:
-        _rename(stage, acme.database_name)
+        await _rename(stage, acme.database_name)
 
 
 @pytest.mark.parametrize("endpoint", WRITING)
@@ -78,7 +78,7 @@ class TestWritingEndpoint:
         bodies = [_body(frozen, endpoint)]
         if endpoint.reads_body and level_of(endpoint.path) in TENANT_LEVELS:
             bodies.append(MALFORMED)
-        with no_database(frozen):
+        async with no_database(frozen):
             await frozen.world.services.databases.forget(frozen.world.acme.tenant.id)
             answers = [
                 await frozen.ask(endpoint, headers=frozen.good(endpoint), body=body)
@@ -178,9 +178,9 @@ def _body(stage: Stage, endpoint: Endpoint) -> bytes:
     return msgspec.json.encode(stage.body(endpoint)) if endpoint.reads_body else b""
 
 
-def _rename(stage: Stage, database_name: str) -> None:
+async def _rename(stage: Stage, database_name: str) -> None:
     """Change where the catalog says that the database of acme is."""
     of_acme = tenant.c.id == stage.world.acme.tenant.id
-    with stage.ledger.catalog.begin() as connection:
-        connection.execute(sa.update(tenant).where(of_acme).values(database_name=database_name))
+    changed = sa.update(tenant).where(of_acme).values(database_name=database_name)
+    await stage.ledger.write(stage.ledger.catalog, changed)
     stage.world.services.catalog.cache.clear()

@@ -68,11 +68,10 @@ async def test_a_repeated_update_changes_nothing(stage: Stage, endpoint: Endpoin
 
 async def test_a_cancelled_job_is_cancelled_once(stage: Stage) -> None:
     """Of a running job: it ends later, and the log has one entry."""
-    engine = stage.ledger.catalog
-    with engine.begin() as catalog:
-        catalog.execute(
-            sa.update(job).where(job.c.id == UUID(stage.ids["jobId"])).values(state="running")
-        )
+    of_job = job.c.id == UUID(stage.ids["jobId"])
+    await stage.ledger.write(
+        stage.ledger.catalog, sa.update(job).where(of_job).values(state="running")
+    )
     (cancel,) = (one for one in ENDPOINTS if one.path == "/api/admin/jobs/{jobId}/cancel")
     once = await change(stage, cancel, b"{}")
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,16 @@ PAGES = (
 )
 
 
-@contextmanager
-def reading(services: Services) -> Iterator[sa.Connection]:
-    """Open the catalog for a block; the changes are kept at its end."""
+@asynccontextmanager
+async def changing(services: Services) -> AsyncIterator[sa.Connection]:
+    """Open the catalog for a block; the changes are kept at its end.
+
+    The lock of SQLite is awaited in a thread: the loop is needed to release it.
+    """
     engine = sync_engine(services.settings.catalog)
     with engine.begin() as catalog:
+        if engine.dialect.name == "sqlite":
+            await asyncio.to_thread(catalog.exec_driver_sql, "BEGIN IMMEDIATE")
         yield catalog
     engine.dispose()
 
@@ -179,7 +184,7 @@ EXPRESSIONS = st.recursive(
 class TestWhere:
     async def test_selects_what_its_words_say(self, services: Services):
         """For any expression, the engine finds the tenants that reading them one by one finds."""
-        with reading(services) as catalog:
+        async with changing(services) as catalog:
             insert(catalog)
 
             @given(EXPRESSIONS)
@@ -191,7 +196,7 @@ class TestWhere:
             check()
 
     async def test_binds_and_before_or_and_reads_words_without_quotes(self, services: Services):
-        with reading(services) as catalog:
+        async with changing(services) as catalog:
             insert(catalog)
 
             assert selected(catalog, "region=eu or plan=free and not failing") == {
@@ -271,7 +276,7 @@ class TestLabels:
         assert raw_sql.rows(url, LABELS) == [("plan", "pro")]
         assert (await tenants.get(services.catalog, made.id)).labels == {"plan": "pro"}
 
-        with reading(services) as catalog:
+        async with changing(services) as catalog:
             insert(catalog)
             assert len(catalog.execute(sa.text(LABELS)).all()) == 7
             catalog.execute(sa.delete(tenant).where(tenant.c.name.in_([o["name"] for o in FLEET])))
@@ -303,7 +308,7 @@ class TestLabels:
             )
             return [one.name for one in found.items], found.total_count
 
-        with reading(services) as catalog:
+        async with changing(services) as catalog:
             insert(catalog)
 
         assert await names(1) == (["100% Größe", "Acme"], 3)
@@ -314,7 +319,7 @@ class TestLabels:
 
     async def test_select_pages_as_the_conditions_select_tenants(self, services: Services):
         """Whatever table a page is read from: with one label, that of the labels."""
-        with reading(services) as catalog:
+        async with changing(services) as catalog:
             insert(catalog)
             wanted = {where: sorted(selected(catalog, where), key=canonical) for where in PAGES}
 
@@ -341,11 +346,11 @@ class TestLabels:
         await services.lifecycle.update(ADA, some[0], name="zeta")
         assert await names() == ["globex", "zeta"]
 
-        with reading(services) as catalog:
+        async with changing(services) as catalog:
             catalog.execute(sa.update(tenant).values(state=TenantState.PROVISIONING.value))
         assert await names() == []
 
-        with reading(services) as catalog:
+        async with changing(services) as catalog:
             catalog.execute(sa.update(tenant).values(state=TenantState.READY.value))
         assert await names() == ["globex", "zeta"]
 
