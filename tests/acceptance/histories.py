@@ -1,5 +1,6 @@
 """Runs that are written directly into the catalog: large ones, and some that never end."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
@@ -13,7 +14,7 @@ from tests.conftest import World
 from tests.contracts.ledger import sync_engine
 
 
-def add_run(
+async def add_run(
     world: World,
     states: Sequence[str] = (),
     *,
@@ -58,10 +59,15 @@ def add_run(
         }
         for number, state in enumerate(states, 1)
     ]
-    engine = sync_engine(world.services.settings.catalog)
+    await asyncio.to_thread(_insert, world.services.settings.catalog, run, items)
+    return run_id
+
+
+def _insert(url: str, run: dict[str, object], items: list[dict[str, object]]) -> None:
+    """Insert the rows, in a thread: the loop is needed to release the lock of SQLite."""
+    engine = sync_engine(url)
     with engine.begin() as connection:
         connection.execute(sa.insert(migration_run), [run])
         if items:
             connection.execute(sa.insert(tenant_migration), items)
     engine.dispose()
-    return run_id

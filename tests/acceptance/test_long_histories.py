@@ -43,7 +43,7 @@ CAUSES: Shape = {
 class TestDetails:
     async def test_are_those_that_are_asked_for(self, world: World) -> None:
         """All of them unless it is said otherwise; the counts are always of all."""
-        run_id = add_run(world, ["Success", "Failed", "Success"])
+        run_id = await add_run(world, ["Success", "Failed", "Success"])
         admin = await world.admin()
 
         for path in (HISTORY, f"{HISTORY}/{run_id}"):
@@ -67,7 +67,7 @@ class TestDetails:
 
     async def test_are_as_many_as_the_counts_say(self, world: World) -> None:
         """A tenant that finishes after the run was read is in neither."""
-        run_id = add_run(world, ["Success", "Failed", "Failed"], total=4, counted=2)
+        run_id = await add_run(world, ["Success", "Failed", "Failed"], total=4, counted=2)
         admin = await world.admin()
 
         run = ok(await admin.get(f"{HISTORY}/{run_id}"))
@@ -80,7 +80,7 @@ class TestDetails:
     async def test_of_many_are_each_there_once(self, world: World) -> None:
         """However they are read; compressed where that is taken, and then it is the same."""
         states = ["Failed" if number % 3 else "Success" for number in range(1_234)]
-        run_id = add_run(world, states)
+        run_id = await add_run(world, states)
         bearer = f"Bearer {await world.admin_token()}"
 
         async with served(world.app) as at, at.client(authorization=bearer) as admin:
@@ -108,7 +108,7 @@ class TestMemory:
     async def test_does_not_grow_with_the_history(self, world: World, tmp_path: Path) -> None:
         """Nor with a single run of it: begun at once, and never in memory as a whole."""
         for size in reversed(SIZES):
-            add_run(world, ["Success", "Failed"] * (size // 2))
+            await add_run(world, ["Success", "Failed"] * (size // 2))
         port, token = free_port(), await world.admin_token()
 
         with running(
@@ -150,7 +150,7 @@ def peak_of(process: Path) -> int:
 class TestFailureCauses:
     async def test_are_counted_by_kind(self, world: World) -> None:
         """Errors of one kind are one cause, whatever names their messages hold."""
-        run_id = add_run(world, ["Success", "Failed", "Failed", "Failed"])
+        run_id = await add_run(world, ["Success", "Failed", "Failed", "Failed"])
         admin = await world.admin()
 
         data = ok(await admin.get(f"{HISTORY}/{run_id}/failure-causes"))
@@ -163,7 +163,7 @@ class TestFailureCauses:
         assert cause["sampleCustomerId"] in {one["customerId"] for one in details}
 
     async def test_of_a_run_without_failures_are_none(self, world: World) -> None:
-        run_id = add_run(world, ["Success"])
+        run_id = await add_run(world, ["Success"])
         admin = await world.admin()
 
         assert ok(await admin.get(f"{HISTORY}/{run_id}/failure-causes")) == {"items": []}
@@ -175,7 +175,7 @@ class TestHead:
     @pytest.mark.parametrize("query", ["", "?details=failed"])
     async def test_has_no_body(self, world: World, query: str) -> None:
         """The head of a long history, and the connection can be used again."""
-        run_id = add_run(world, ["Failed"] * 1_000)
+        run_id = await add_run(world, ["Failed"] * 1_000)
         bearer = f"Bearer {await world.admin_token()}"
 
         async with served(world.app) as at, at.line() as line:

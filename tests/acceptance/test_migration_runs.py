@@ -1,5 +1,7 @@
 """GET /api/admin/migration-runs, one of them, its tenants; the map, and the health."""
 
+import asyncio
+
 from tenantry.catalog import workers
 from tenantry.catalog.workers import SILENCE_MS, InWork, Report
 from tenantry.kit.ids import new_id
@@ -246,7 +248,7 @@ class TestHealth:
 
         assert await counts() == [(True, 1, 0)]
         age = f"UPDATE worker SET seen_at_ms = seen_at_ms - {SILENCE_MS + 1_000} WHERE program = ''"
-        raw_sql.run(world.services.settings.catalog, age)
+        await asyncio.to_thread(raw_sql.run, world.services.settings.catalog, age)
         assert await counts() == [(False, 0, 0)]
 
     async def test_has_the_recent_errors_of_this_process(self, world: World) -> None:

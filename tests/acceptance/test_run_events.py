@@ -142,7 +142,7 @@ class TestEvents(WithMigrations):
 
     async def test_go_on_after_the_last_one_that_was_seen(self, world: World) -> None:
         """By its id. An id of another run starts over: a refusal would be final."""
-        run_id = add_run(world, ["Success", "Failed", "Success"])
+        run_id = await add_run(world, ["Success", "Failed", "Success"])
         async with admin_of(world) as admin:
 
             async def names(last: str) -> list[str]:
@@ -159,7 +159,7 @@ class TestEvents(WithMigrations):
     @pytest.mark.slow
     async def test_are_kept_alive_by_comments(self, world: World) -> None:
         """When nothing happens for a while, something is sent that is no event."""
-        run_id = add_run(world, total=1)
+        run_id = await add_run(world, total=1)
 
         async def show(_ctx: Any, services: Services, _request: Any, **asked: Any) -> Source:
             updates = services.watchers.watch(asked["run_id"])
@@ -178,7 +178,7 @@ class TestEvents(WithMigrations):
     @pytest.mark.parametrize("engine", ["postgresql"])
     async def test_are_cut_when_the_catalog_is_lost(self, world: World) -> None:
         """The client does not get an end of the run, and can resume."""
-        run_id = add_run(world, ["Success"], total=2)
+        run_id = await add_run(world, ["Success"], total=2)
         async with admin_of(world) as admin:
             async with watching(admin, events_of(run_id)) as stream:
                 assert await stream.next() is not None
@@ -223,7 +223,7 @@ class TestEvents(WithMigrations):
                 assert [one.name for one in seen].count("tenant") == 2
                 assert seen[-1].data["successCount"] == 2
                 assert seen[-1].data["finishedAt"] is not None
-                async with watching(there, events_of(add_run(world, total=1))) as stream:
+                async with watching(there, events_of(await add_run(world, total=1))) as stream:
                     assert await stream.next() is not None
                     with own_seconds() as seconds:
                         assert program.end(signal.SIGTERM) == 0
@@ -239,7 +239,7 @@ class TestCredential:
         tokens = Tokens(world.services.signing_keys, lifetime=timedelta(seconds=5))
         person = Person(account.id, account.email, Role.ADMIN, account.generation)
         issued = await tokens.issue(person, now=utc_now())
-        run_id = add_run(world, total=1)
+        run_id = await add_run(world, total=1)
 
         async with (
             admin_of(world, issued.token) as admin,
@@ -266,7 +266,7 @@ class TestCredential:
         )
         person = Person(grace.id, grace.email, Role.ADMIN, grace.generation)
         issued = await world.services.tokens.issue(person, now=utc_now())
-        run_id = add_run(world, total=1)
+        run_id = await add_run(world, total=1)
 
         async with (
             admin_of(world) as ada,
@@ -300,7 +300,7 @@ class TestBound:
 
     async def test_refuses_more_streams_than_there_may_be(self, world: World) -> None:
         """503 for one too many; a client that disconnects frees a place."""
-        run_id: UUID = add_run(world, total=1)
+        run_id: UUID = await add_run(world, total=1)
         async with admin_of(world) as admin:
             async with watching(admin, events_of(run_id)) as stream:
                 assert await stream.next() is not None

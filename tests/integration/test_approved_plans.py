@@ -200,9 +200,9 @@ class TestPlan:
             folder.add("u1_note", CREATE.format("note"))
             for options in (EVERY_ACTIVE_TENANT, RunOptions(tenant_ids=[first.id])):
                 made = await plan(services, options)
-                _set_active(services, first.id, is_active=False)
+                await _set_active(services, first.id, is_active=False)
                 await is_refused(services, made.id, "tenant00 of the plan would not be in the run")
-                _set_active(services, first.id, is_active=True)
+                await _set_active(services, first.id, is_active=True)
 
     async def test_is_refused_if_a_tenant_has_moved_on(
         self, planned: Settings, folder: AlembicFolder
@@ -601,8 +601,8 @@ def _no_worker(settings: Settings) -> str:
     return UUID(int=0).hex if is_sqlite else str(UUID(int=0))
 
 
-def _set_active(services: Services, tenant_id: UUID, *, is_active: bool) -> None:
+async def _set_active(services: Services, tenant_id: UUID, *, is_active: bool) -> None:
     is_sqlite = services.settings.catalog.startswith("sqlite")
     found = tenant_id.hex if is_sqlite else tenant_id
     sql = f"UPDATE tenant SET is_active = {'true' if is_active else 'false'} WHERE id = '{found}'"
-    raw_sql.run(services.settings.catalog, sql)
+    await asyncio.to_thread(raw_sql.run, services.settings.catalog, sql)

@@ -286,7 +286,8 @@ class TestCatalogCache:
         reading = asyncio.create_task(cache.get("key", slow))
         await began.wait()
         if elsewhere:
-            raw_sql.run(settings.catalog, "UPDATE catalog SET epoch = epoch + 1")
+            epoch = "UPDATE catalog SET epoch = epoch + 1"
+            await asyncio.to_thread(raw_sql.run, settings.catalog, epoch)
             await cache.check_epoch()
         else:
             async with services.catalog.change(system_context("test"), "test.change", "x"):

@@ -275,7 +275,7 @@ class TestReap:
         async with open_services(settings, works=False) as services:
             made = [(await provision(services, name)).tenant for name in ("a1", "b2", "c3")]
             removed = ("DELETE FROM api_key", "UPDATE tenant SET state = 'deleting'")
-            raw_sql.run(settings.catalog, *removed)
+            await asyncio.to_thread(raw_sql.run, settings.catalog, *removed)
             server = services.databases.server("default")
             tried, is_away = [], True
 

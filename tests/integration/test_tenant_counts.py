@@ -159,12 +159,13 @@ class TestDoctor:
         async with open_services(settings, works=False) as services:
             await gates.tenants(services, 1)
             assert await _findings(services) == []
-            raw_sql.run(settings.catalog, sql)
+            await asyncio.to_thread(raw_sql.run, settings.catalog, sql)
 
             [finding] = await _findings(services)
             assert finding.state is State.FAILED
             assert finding.advice is not None
-            raw_sql.run(settings.catalog, *finding.advice.partition("run: ")[2].split("; "))
+            corrections = finding.advice.partition("run: ")[2].split("; ")
+            await asyncio.to_thread(raw_sql.run, settings.catalog, *corrections)
 
             assert await _findings(services) == []
             assert by_counts(services) == by_rows(services)
