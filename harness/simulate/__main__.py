@@ -43,8 +43,11 @@ def main(arguments: Sequence[str]) -> int:
     Player(made, None).play(WARM, events_of(WARM))
     if options.events and options.events.is_dir():
         return _replay_all(made, options.events, options.fault)
+    if options.events:
+        seed = options.seed or options.events.stem
+        return _replay(made, seed, Event.load(options.events.read_text()), options.fault)
     if options.seed and "-" in options.seed:
-        return _replay(made, options)
+        return _replay(made, options.seed, events_of(options.seed), options.fault)
     if options.faults:
         return _find_faults(made, options.seeds, options.fault)
     return _search(made, options.seed or secrets.token_hex(4), options)
@@ -143,10 +146,8 @@ def _batch(made: bytes, base: str, first: int, fault: str | None, until: float) 
     return Player(made, fault).batch(base, first, until, shortens=until < math.inf)
 
 
-def _replay(made: bytes, options: argparse.Namespace) -> int:
-    seed = options.seed
-    events = Event.load(options.events.read_text()) if options.events else events_of(seed)
-    result = Player(made, options.fault).play(seed, events, print)
+def _replay(made: bytes, seed: str, events: list[Event], fault: str | None) -> int:
+    result = Player(made, fault).play(seed, events, print)
     print(f"seed {seed}: {result.steps} steps, {result.fault or 'no fault'}", flush=True)
     os._exit(1 if result.fault else 0)  # what the history has left must not run on
 
@@ -172,7 +173,8 @@ def _print(failure: Failure) -> None:
     for event in failure.events:
         print(event)
     print(f"Show each step with: make simulate SEED={failure.seed}")
-    print("Later versions choose other events by a seed. To keep these, with EVENTS=FILE:")
+    print("Later versions choose other events by a seed. With these in a file of that name:")
+    print(f"make simulate EVENTS={failure.seed}.json")
     print(Event.dump(failure.events))
 
 
@@ -181,14 +183,20 @@ def _say(text: str, end: str = "\n") -> None:
         print(text, end=end, file=sys.stderr, flush=True)
 
 
+def _path(text: str) -> Path:
+    if not (path := Path(text)).exists():
+        raise argparse.ArgumentTypeError(f"there is no {text}")
+    return path
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--seed", help="of a search; or of one history, such as 1a2b3c4d-17")
     parser.add_argument(
         "--events",
-        type=Path,
-        help="of the history, as a failure prints them; or a folder: play all in it",
+        type=_path,
+        help="SEED.json with those of a history, as a failure prints them; or a folder of them",
     )
     parser.add_argument("--fault", choices=FAULTS, help="plant this fault")
     parser.add_argument("--faults", action="store_true", help="plant each fault, and find it")

@@ -219,11 +219,9 @@ class Checks:
             stopped_at = self._stopped_at.get(run_id.hex)
             if stopped_at is not None:
                 self._check_recent(process, stopped_at, "a tenant is started after a stop")
-            lost_at = self._lost_at.get(
-                (run_id.hex, tenant, self._processes[process].worker_id.hex)
-            )
-            if lost_at is not None:
-                self._check_recent(process, lost_at, "a tenant is started that another one holds")
+        lost_at = self._lost_at.get((run_id.hex, tenant, self._processes[process].worker_id.hex))
+        if lost_at is not None:
+            self._check_recent(process, lost_at, "a tenant is started that another one holds")
         starters.add(process)
 
     def _check_recent(self, process: str, since: float, message: str) -> None:

@@ -55,7 +55,7 @@ def _everyone_is_lost() -> Fault:
     statement = run_claims._claim_of(
         run_claims._on_server, run_claims._item.worker_id != run_claims._worker
     )
-    return Fault(run_claims, "_CLAIM_ABANDONED", statement)
+    return Fault(run_claims, "_TAKE_OVER", statement)
 
 
 def _claims_go_on() -> Fault:

@@ -431,6 +431,15 @@ class TestNewFile:
         for number in range(100):  # one of ten failed when SQLite did not wait
             path = tmp_path / f"{number}.db"
             await asyncio.gather(*(asyncio.to_thread(files.create, path) for _ in range(4)))
+            with contextlib.closing(sqlite3.connect(path)) as raw:
+                assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+    def test_is_created_where_a_link_says(self, tmp_path: Path):
+        (link := tmp_path / "link.db").symlink_to(tmp_path / "elsewhere.db")
+
+        files.create(link)
+
+        assert (tmp_path / "elsewhere.db").stat().st_mode & 0o777 == 0o600
 
 
 class TestMovedFile:

@@ -102,7 +102,7 @@ class TestRun:
     async def test_that_was_cancelled_gives_that_as_the_reason_without_a_process_that_knows_it(
         self, settings: Settings, gate: Gate, gated: Settings
     ):
-        async with impatient(settings) as old:
+        async with impatient(settings, seconds=PATIENT_SECONDS) as old:
             await tenants(old, 2)
             gate.build()
             async with running("work", gated) as process:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.processes import ROOT
+from harness.simulate.planted import FAULTS, planted
 
 SECONDS_MAX = 900
 SEARCH_SECONDS = "240"  # a planted fault is found in seconds of an idle machine
@@ -84,6 +85,22 @@ class TestSimulate:
         planted = _simulate("--events", str(HISTORIES), "--fault", "outcomes_change")
         assert planted.returncode == 1, planted.stdout + planted.stderr
         assert "seed old1-726: an outcome is changed" in planted.stdout
+
+    def test_plays_the_events_of_a_file_and_refuses_one_that_is_not_there(self):
+        file = HISTORIES / "old1-726.json"
+        played = _simulate("--events", str(file), "--fault", "outcomes_change")
+        missing = _simulate("--events", str(file.with_name("missing.json")))
+
+        assert played.returncode == 1, played.stdout + played.stderr
+        assert played.stdout.rstrip().endswith("an outcome is changed")
+        assert missing.returncode == 2
+        assert "there is no" in missing.stderr
+
+    @pytest.mark.parametrize("name", FAULTS)
+    def test_can_plant_each_fault(self, name: str):
+        """A statement that is renamed in the product is not found here any longer."""
+        with planted(name):
+            pass
 
     @pytest.mark.slow
     @pytest.mark.parametrize(

@@ -113,7 +113,8 @@ async def until_stopped(services: RunServices, run_id: UUID) -> None:
 async def work_on(services: RunServices, begin: Callable[[], Awaitable[UUID]]) -> Found:
     """Work here on the run that *begin* returns, until it has ended or holds after a wave.
 
-    After a signal, the tenants that this process has started are finished, also if *begin* fails.
+    After a signal, the tenants that this process has started are finished, also if *begin* fails;
+    a second one interrupts them.
 
     Raises:
         BadStream: The directory of revisions cannot be read; *begin* was not called.
@@ -136,6 +137,8 @@ async def work_on(services: RunServices, begin: Callable[[], Awaitable[UUID]]) -
                 left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
                 until_held=True,
             )
-        finally:  # it writes to the catalog, which is closed after this
-            await asyncio.gather(*stopping)
+        except Exception:
+            # They write to the catalog, which is closed after this; a second signal cancels.
+            await asyncio.gather(*stopping, return_exceptions=True)
+            raise
     return await found(services.catalog, run)

@@ -44,7 +44,8 @@ def create(path: Path) -> None:
     """
     try:
         private.make_folder(path.parent)
-        private.make_file(path)  # SQLite gives the log the same mode
+        # SQLite gives the log the same mode. The target of a link may be missing, too.
+        private.make_file(path.resolve())
         if path.stat().st_size:
             return
         with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
