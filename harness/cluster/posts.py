@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ AFTER_DELETION = 6
 ANSWER_SECONDS_MAX = 30
 END_SECONDS_MAX = 60
 READ_AT_ONCE = 8
+LAST_READS_MAX, LAST_READ_PAUSE_SECONDS = 30, 1.0
 FAULTS_MAX = 20
 WEIGHTS = {READ: 10, UPDATE: 9, DELETE: 0.1}
 METHODS = {CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", READ: "GET"}
@@ -83,28 +85,38 @@ class PostTraffic:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Send requests while the block lasts."""
+        """Send requests while the block lasts; an error of a client is raised at its end."""
         is_over = threading.Event()
-        thread = threading.Thread(target=lambda: asyncio.run(self._send(is_over)))
-        thread.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            thread.join(END_SECONDS_MAX)
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(lambda: asyncio.run(self._send(is_over)))
+            try:
+                yield
+            finally:
+                is_over.set()
+            sent.result(END_SECONDS_MAX)
 
     def read_all(self) -> None:
-        """Read each post of the history since its last check, when no other request is sent."""
+        """Read each post of the history since its last check, when no other request is sent.
+
+        A read without an answer proves nothing, and is repeated; in the end that is a fault.
+        """
         by_id = {one.id: one for one in self._tenants}
         posts = [Post(by_id[tenant], post) for tenant, post in self._history.changed]
 
-        async def read() -> None:
+        async def read_all() -> None:
             gate = asyncio.Semaphore(READ_AT_ONCE)
             async with client(max_keepalive_connections=0) as sender, asyncio.TaskGroup() as group:
                 for one in posts:
-                    group.create_task(self._request(sender, one, READ, gate))
+                    group.create_task(read(sender, one, gate))
 
-        asyncio.run(read())
+        async def read(sender: httpx.AsyncClient, post: Post, gate: asyncio.Semaphore) -> None:
+            for _ in range(LAST_READS_MAX):
+                if await self._request(sender, post, READ, gate) is not Result.UNKNOWN:
+                    return
+                await asyncio.sleep(LAST_READ_PAUSE_SECONDS)
+            self.faults.append(f"the last read of post {post.id} has no answer")
+
+        asyncio.run(read_all())
 
     async def _send(self, is_over: threading.Event) -> None:
         async with client(max_keepalive_connections=0) as sender, asyncio.TaskGroup() as group:
@@ -138,12 +150,15 @@ class PostTraffic:
 
     async def _request(
         self, sender: httpx.AsyncClient, post: Post, kind: str, gate: asyncio.Semaphore
-    ) -> None:
-        """Send a request, and record it; the creation without a confirmation belongs to no post."""
+    ) -> Result:
+        """Send a request, record it, and return what is known of it.
+
+        The creation without a confirmation belongs to no post.
+        """
         async with gate:
             urls = self._urls()
             if not urls:
-                return
+                return Result.UNKNOWN
             self._numbers += 1
             value = f"text {self._numbers}" if kind in (CREATE, UPDATE) else None
             body = value and {"title": f"Post of registers {self._numbers}", "content": value}
@@ -171,6 +186,7 @@ class PostTraffic:
                 about = f"({about}, {url.rpartition(':')[2]})"
                 one = Operation(kind, value, began, ended, result, about)
                 self._history.add(post.tenant.id, post.id, one)
+            return result
 
     def _check(self, answer: httpx.Response) -> None:
         is_fine = answer.is_success or answer.status_code in (NOT_FOUND, UNAVAILABLE)

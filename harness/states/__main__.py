@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make states", description=__doc__)
-    parser.add_argument("--seed", help="of the choices, as it was printed")
+    parser.add_argument("--seed", help="of the choices, in hexadecimal, as it was printed")
     parser.add_argument("--walks", type=int, default=WALKS)
     parser.add_argument("--steps", type=int, default=STEPS)
     return parser

@@ -21,7 +21,7 @@ def walk(server_url: str, chosen_seed: int, *, walks: int, steps: int) -> Counte
 
     Args:
         server_url: Of a superuser of PostgreSQL; empty for SQLite.
-        chosen_seed: Of the choices. Hypothesis shows the steps of a walk that fails, shrunk.
+        chosen_seed: Of the choices. Hypothesis shows the steps of a walk that fails.
         walks: How many.
         steps: Of each, at most.
 

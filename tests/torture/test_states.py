@@ -11,7 +11,7 @@ WALKS, STEPS = 2, 30
 
 @pytest.mark.slow
 def test_are_as_the_model_predicts(engine: str, request: pytest.FixtureRequest):
-    """A walk that fails is printed, shrunk."""
+    """A walk that fails is printed."""
     seed = random.SystemRandom().getrandbits(32)
 
     done = walk(
