@@ -59,7 +59,7 @@ def reason_to_wait(away: AwayServer) -> str:
 
 
 class WatchLeft(RunContinues):
-    """This process received a signal to stop watching; the run continues."""
+    """This process received a signal to stop watching; processes that work on the run go on."""
 
 
 async def watch(catalog: Catalog, run_id: UUID) -> None:
