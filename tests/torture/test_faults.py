@@ -13,6 +13,7 @@ from harness.faults.sweep import Choice, sweep
 
 CALLS = 1
 """Of each kind: opens, writes, writes of pages, syncs, renames, truncations."""
+SWEEPS_MAX = 3
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,13 +32,16 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Lane]]:
 def test_of_the_system_lose_nothing(
     operation: Operation, lanes: list[Lane], capsys: pytest.CaptureFixture[str]
 ):
-    seed = secrets.token_hex(4)
+    """With a slower process, there are more messages; so a late one is not always reached."""
+    for _ in range(SWEEPS_MAX):
+        seed = secrets.token_hex(4)
+        swept = sweep(operation, lanes, Choice(seed, sample=CALLS))
 
-    swept = sweep(operation, lanes, Choice(seed, sample=CALLS))
-
+        command = f"make faults OPERATION='{operation.name}' SHORT=1 SEED={seed}"
+        assert swept.faults == [], f"{command}\n{capsys.readouterr()}"
+        if swept.trials > 0:
+            break
     assert swept.trials > 0
-    command = f"make faults OPERATION='{operation.name}' SHORT=1 SEED={seed}"
-    assert swept.faults == [], f"{command}\n{capsys.readouterr()}"
 
 
 def test_let_no_tenant_stay_read_only(lanes: list[Lane]):
