@@ -176,6 +176,22 @@ class TestOpenTransaction:
         assert "note" not in raw_sql.tables(case.url)
         assert isinstance((await case.migrate()).error, RunUndone)
 
+    @on_postgresql
+    @pytest.mark.parametrize("kind", ["first revision of a tenant"])
+    @pytest.mark.parametrize("ms", range(0, 120, 5))
+    async def test_may_end_between_two_reads_of_the_undo(self, case: Case, commit: Commit, ms: int):
+        """The first one finds no version table of the user, and the second one the log."""
+        async with asyncio.TaskGroup() as group:
+            late = group.create_task(case.migrate(has_files=commit.wait))
+            await commit.reached()
+            undo = group.create_task(case.undo())
+            await asyncio.sleep(ms / 1000)
+            commit.may_follow.set()
+
+        assert (late.result().error, undo.result().error) == (None, None)
+        assert (await case.undo()).error is None
+        assert "note" not in raw_sql.tables(case.url)
+
     async def test_that_is_rolled_back_leaves_nothing_to_undo(self, case: Case, commit: Commit):
         async with asyncio.TaskGroup() as group:
             late = group.create_task(case.migrate(has_files=lambda: not commit.wait()))

@@ -101,6 +101,13 @@ class Execution(ABC):
             NoVersion: The database has no revision of Tenantry, and is not attached.
             DatabaseOfTenantry: It is attached, and has one.
         """
+        state = self._read_state(run_id, undo)
+        if state.undoable and not state.revision.heads:
+            # The user's version table was committed between the two queries of the first read.
+            state = self._read_state(run_id, undo)
+        return state
+
+    def _read_state(self, run_id: UUID | None, undo: Undo | None) -> SchemaState:
         error: Exception | None = None
         user = self._user_table
         tries: list[tuple[str | None, UUID | None, Undo | None]] = [(user, run_id, undo)]
