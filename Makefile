@@ -14,7 +14,7 @@ NPM := npm install --no-save --no-package-lock --no-audit --no-fund --silent
 
 # A process that has nothing left takes half of what another one has left.
 SIDE_BY_SIDE := -n 3 --dist worksteal
-# The quick ones often wait: on two processors, four processes take 3:17, three 4:31.
+# The quick ones often wait: on two idle processors, two processes take 4:55, four 3:14 to 3:33.
 QUICK_SIDE_BY_SIDE := -n 4 --dist worksteal
 PIP_FLAGS := -qq --disable-pip-version-check
 FIND_CHROMIUM := { command -v chromium || command -v chromium-browser || \

@@ -63,7 +63,8 @@ class PostTraffic:
         history: Records what is seen.
 
     Attributes:
-        faults: Responses other than 2xx, 404 and 503, at most `FAULTS_MAX`.
+        faults: Responses other than 2xx, 404 and 503, and last reads without an answer; at most
+            `FAULTS_MAX`.
         in_use: The posts that clients use now.
         may_be_read_only: Whether tenants are moved, so that 403 is no fault either.
     """
@@ -114,7 +115,7 @@ class PostTraffic:
                 if await self._request(sender, post, READ, gate) is not Result.UNKNOWN:
                     return
                 await asyncio.sleep(LAST_READ_PAUSE_SECONDS)
-            self.faults.append(f"the last read of post {post.id} has no answer")
+            self._fault(f"the last read of post {post.id} has no answer")
 
         asyncio.run(read_all())
 
@@ -191,10 +192,14 @@ class PostTraffic:
     def _check(self, answer: httpx.Response) -> None:
         is_fine = answer.is_success or answer.status_code in (NOT_FOUND, UNAVAILABLE)
         is_fine |= self.may_be_read_only and answer.headers.get(ERROR_CODE) == READ_ONLY
-        if not is_fine and len(self.faults) < FAULTS_MAX:
+        if not is_fine:
             request = answer.request
             text = f"{answer.status_code} {answer.text[:300]}"
-            self.faults.append(f"{request.method} {request.url.path}: {text}")
+            self._fault(f"{request.method} {request.url.path}: {text}")
+
+    def _fault(self, text: str) -> None:
+        if len(self.faults) < FAULTS_MAX:
+            self.faults.append(text)
 
 
 def result_of(status: int) -> Result:

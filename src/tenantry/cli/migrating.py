@@ -138,7 +138,7 @@ async def work_on(services: RunServices, begin: Callable[[], Awaitable[UUID]]) -
                 until_held=True,
             )
         except Exception:
-            # They write to the catalog, which is closed after this; a second signal cancels.
+            # The started tenants need the catalog, which is closed after this.
             await asyncio.gather(*stopping, return_exceptions=True)
             raise
     return await found(services.catalog, run)
