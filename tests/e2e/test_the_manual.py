@@ -18,6 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 BUILT = Path(files.__file__).parent / "manual"
 LCP_MS_MAX = 1000
 LOADS_MAX = 5  # another program can need the processor during most of them
+PAINT_WAIT_MS = 10_000  # a page of which no paint is reported by then counts as a load
 STEPS_MAX = 2
 PAGES = (
     "",
@@ -64,10 +65,13 @@ QUESTIONS = (
     ("run it with docker", "howto/run-with-compose.html"),
     ("Tenantry or Liquibase", "compare/migration-tools.html"),
 )
-# The largest paint so far, in ms since the navigation.
-LCP = """() => new Promise((resolve) => new PerformanceObserver((list) =>
-  resolve(list.getEntries().at(-1).startTime)
-).observe({ type: "largest-contentful-paint", buffered: true }))"""
+# The largest paint so far, in ms since the navigation; infinite without one.
+LCP = """(wait) => new Promise((resolve) => {
+  setTimeout(() => resolve(Infinity), wait);
+  new PerformanceObserver((list) =>
+    resolve(list.getEntries().at(-1).startTime)
+  ).observe({ type: "largest-contentful-paint", buffered: true });
+})"""
 HREF = re.compile(r'<a [^>]*href="([^"#]+)')
 
 
@@ -132,7 +136,7 @@ def test_a_page_from_disk_is_painted_within_a_second(browser: Browser, page: str
         with browser.new_context() as context:  # nothing of an earlier load is kept
             shown = context.new_page()
             shown.goto((BUILT / (page or "index.html")).as_uri())
-            took.append(shown.evaluate(LCP))
+            took.append(shown.evaluate(LCP, PAINT_WAIT_MS))
 
     assert min(took) < LCP_MS_MAX
 
