@@ -13,6 +13,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.migration.errors import REASON_CHARS_MAX, explain, is_lock_timeout
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.schema_state import NoVersion
+from tenantry.migration.statements import SchemaMoved
 from testkit.raw_sql import error_in_sqlite
 
 VALUE = "4711-secret-value"
@@ -121,6 +122,9 @@ class TestExplain:
     ):
         assert explain(error) == sentence
         assert explain(wrapped(error)) == sentence
+
+    def test_says_in_words_that_another_process_works_on_the_database(self):
+        assert explain(SchemaMoved()).startswith("Another process has changed the revision")
 
     def test_hides_the_message_of_a_state_that_postgresql_does_not_define(self):
         error = asyncpg.exceptions.UnknownPostgresError(f"an extension says {VALUE}")

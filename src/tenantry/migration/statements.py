@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from tenantry.kit.errors import Conflict
 from tenantry.migration.lock_timeouts import LockTimeouts
 from tenantry.migration.revisions import Revision
 
@@ -14,8 +15,8 @@ TypeName = tuple[str, str | None, str]
 """A named type of PostgreSQL: its kind, such as ``pg_enum``, its schema, and its name."""
 
 
-class SchemaMoved(Exception):
-    """Another run has migrated the database since its version was read, or is doing so now."""
+class SchemaMoved(Conflict):
+    """Another process has changed the revision of the database, or is doing so now."""
 
 
 class LockAwaited(TimeoutError):

@@ -118,8 +118,8 @@ class Stream:
         if not heads:
             raise NoRevisions(
                 f"The {self.name} revisions cannot be read: their folder holds none. "
-                "Put the first one into its `versions/` (`tenantry migrate new` writes one), "
-                "or correct TENANTRY_TENANT_MIGRATIONS."
+                "Put the first one into its `versions/`, or choose another folder: "
+                "TENANTRY_TENANT_MIGRATIONS, or --migrations of a fleet."
             )
         if len(heads) > 1:
             raise BadStream(f"There are {len(heads)} heads ({', '.join(heads)}): merge them.")
