@@ -52,11 +52,13 @@ class Activity(msgspec.Struct, frozen=True):
         away: The servers that tenants wait for, by name.
         in_work: The tenants in work, the longest at work first.
         abandoned: The tenants that a silent worker had in work, and that no other has claimed yet.
+        is_left: Whether it should go on, and no process has a heartbeat.
     """
 
     away: list[AwayServer] = []
     in_work: list[TenantInWork] = []
     abandoned: list[TenantInWork] = []
+    is_left: bool = False
 
     def is_like(self, other: "Activity") -> bool:
         """Return whether the same servers are away and the same tenants in work, or abandoned."""
@@ -81,7 +83,8 @@ async def activity_of(session: CatalogSession, run: MigrationRun) -> Activity:
         if one.run_id == run.id
     ]
     away = await _away(session, run, living)
-    return Activity(away, sorted(in_work, key=lambda one: one.since), lost)
+    is_left = not living and run.held_because is None
+    return Activity(away, sorted(in_work, key=lambda one: one.since), lost, is_left)
 
 
 async def abandoned(

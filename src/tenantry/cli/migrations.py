@@ -251,9 +251,10 @@ def _show_end(found: Found) -> None:
 def _note_unfinished(unfinished: Sequence[MigrationRun]) -> None:
     """Name the oldest run that has not ended."""
     oldest, *others = unfinished
-    more = f" {len(others)} others have not, either." if others else ""
+    several = "another one has" if len(others) == 1 else f"{len(others):,} others have"
+    more = f", and {several} not, either." if others else "."
     what = "A run" if oldest.undoes is None else "An undo"
-    output.note(f"{what} has not ended: {session.command('show', oldest.id)}.{more}")
+    output.note(f"{what} has not ended: {session.command('show', oldest.id)}{more}")
     if not oldest.held_because:  # that is left to a person, or to a process that has its files
         output.note(f"If no process works on it: {session.command('continue', oldest.id)}.")
 

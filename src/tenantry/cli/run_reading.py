@@ -62,13 +62,11 @@ async def status() -> None:
         catalog = opened.catalog
         counts = await schema_status(catalog, opened.streams())
         unfinished = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
-        running = [
-            MigrationRunStateResponse.of_state(run, await activity_of(catalog, run))
-            for run in unfinished
-        ]
+        active = [(run, await activity_of(catalog, run)) for run in unfinished]
+    running = [MigrationRunStateResponse.of_state(run, activity) for run, activity in active]
     found = StatusResponse.of(counts, running=running)
     if not output.shown_as_json(found):
-        reports.show_status(found)
+        reports.show_status(found, left={run.id for run, activity in active if activity.is_left})
 
 
 @group.command("history")

@@ -222,7 +222,8 @@ def summary(changes: Sequence[str]) -> str:
     """Return the first changes as a sentence, and the number of the others."""
     more = len(changes) - DIFFERENCES_SHOWN_MAX
     text = "; ".join(changes[:DIFFERENCES_SHOWN_MAX])
-    return f"{text}; and {more:,} more differences." if more > 0 else f"{text}."
+    differences = "1 more difference" if more == 1 else f"{more:,} more differences"
+    return f"{text}; and {differences}." if more > 0 else f"{text}."
 
 
 def _person(actor: str) -> str:

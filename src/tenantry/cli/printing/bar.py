@@ -1,6 +1,6 @@
 """A bar with the progress of a run, on a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -15,9 +15,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from tenantry.catalog.activity import AwayServer
 from tenantry.catalog.runs import MigrationRun
-from tenantry.cli.printing.progress import Show, waiting_text
+from tenantry.cli.printing.progress import Show
 
 
 class _Speed(ProgressColumn):
@@ -44,13 +43,13 @@ def shown_on(console: Console) -> Iterator[Show]:
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", visible=False)
 
-        def update(run: MigrationRun, away: Sequence[AwayServer]) -> None:
+        def update(run: MigrationRun, waiting: str) -> None:
             progress.update(
                 bar,
                 total=run.total_count,
                 completed=run.success_count + run.failed_count,
                 failed=f"[{'red' if run.failed_count else 'dim'}]{run.failed_count:,} failed",
-                waiting=run.held_because or waiting_text(away),
+                waiting=waiting,
                 visible=True,
             )
 

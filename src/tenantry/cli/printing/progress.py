@@ -24,7 +24,10 @@ POLL_SECONDS = 0.1
 LINE_SECONDS = 10.0
 CATALOG_LOST_SECONDS_MAX = 60.0
 
-Show = Callable[[MigrationRun, Sequence[AwayServer]], None]
+LEFT = "No process works on it: `tenantry migrate continue RUN` does."
+
+Show = Callable[[MigrationRun, str], None]
+"""Shows a run, and what it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,12 @@ async def found(catalog: Catalog, run: MigrationRun) -> Found:
     return Found(run, await runs.ended(catalog, run.id), causes, activity, undos)
 
 
-def waiting_text(away: Sequence[AwayServer]) -> str:
-    """Return a text about the servers that a run waits for, since when and why."""
-    return "; ".join(f"waiting {reason_to_wait(one)}" for one in away)
+def waiting_text(run: MigrationRun, activity: Activity) -> str:
+    """Return why a run does not go on, or with which servers, since when and why."""
+    if activity.is_left:
+        return named(LEFT)
+    away = "; ".join(f"waiting {reason_to_wait(one)}" for one in activity.away)
+    return run.held_because or away
 
 
 def reason_to_wait(away: AwayServer) -> str:
@@ -93,13 +99,13 @@ async def follow(
     while True:
         try:
             run = await runs.get(catalog, run_id)
-            away = (await activity_of(catalog, run)).away
+            activity = await activity_of(catalog, run)
         except DatabaseUnavailable:
             if monotonic_seconds() - seen_at > lost_seconds_max:
                 raise
         else:
             seen_at = monotonic_seconds()
-            show(run, away)
+            show(run, waiting_text(run, activity))
             if run.finished_at is not None or (until_held and run.is_left_to_person):
                 return run
         leaving = left()
@@ -126,12 +132,12 @@ class _Lines:
         self._console = console
         self._next_at = monotonic_seconds() + LINE_SECONDS
 
-    def __call__(self, run: MigrationRun, away: Sequence[AwayServer]) -> None:
+    def __call__(self, run: MigrationRun, waiting: str) -> None:
         """Print a line if `LINE_SECONDS` have passed."""
         if monotonic_seconds() < self._next_at:
             return
         self._next_at = monotonic_seconds() + LINE_SECONDS
         done = run.success_count + run.failed_count
         text = named(f"{done} of {run.total_count} tenants, {run.failed_count} failed")
-        waiting = run.held_because or waiting_text(away)
-        self._console.print(f"{text}; {waiting}" if waiting else text)
+        # A line of a log file is found by its words, however wide it is.
+        self._console.print(f"{text}; {waiting}" if waiting else text, soft_wrap=True)

@@ -1,6 +1,6 @@
 """Migration runs and the state of the fleet, as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from tenantry.catalog.runs import (
     RunTenant,
 )
 from tenantry.cli.printing import output
-from tenantry.cli.printing.progress import Found, reason_to_wait, waiting_text
+from tenantry.cli.printing.progress import LEFT, Found, reason_to_wait
 from tenantry.cli.wording import named
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
@@ -85,8 +85,11 @@ def _summary(found: Found) -> str:
     return f"{', '.join(said)} ({(run.finished_at - run.started_at).total_seconds():.1f} s)."
 
 
-def show_status(status: StatusResponse) -> None:
-    """Print the number of tenants at each revision, and the active runs."""
+def show_status(status: StatusResponse, *, left: Collection[UUID]) -> None:
+    """Print the number of tenants at each revision, and the active runs.
+
+    On those in *left*, no process works.
+    """
     columns = ["Revision", output.number("Tenants"), ""]
     rows = [
         (
@@ -113,6 +116,8 @@ def show_status(status: StatusResponse) -> None:
         )
         if run.held_because:
             output.show_line(f"Holding because: {run.held_because}")
+        if run.id in left:
+            output.show_line(named(LEFT))
         for one in run.waiting_for or ():
             output.show_line(f"Waiting {reason_to_wait(one)}.")
 
@@ -186,9 +191,10 @@ def show_run(found: Found) -> None:
         "holds after": f"wave {', '.join(map(str, run.holds))}" if run.holds else None,
         "error rate allowed": run.max_error_rate,
         "holding": run.held_because,
+        "work": named(LEFT) if found.activity.is_left else None,
         "undoes": run.undoes,
         "undone by": "; ".join(f"{one.id}, {one.state.value}" for one in found.undos) or None,
-        "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
+        "waiting": "; ".join(map(reason_to_wait, found.activity.away)) or None,
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
     output.show_line()
