@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tenantry.catalog.workers import SILENCE_MS
 from testkit import forked, raw_sql
 from testkit.programs import END_SECONDS_MAX, run, running
 from tests.acceptance.fleets import LOG, Fleet, statuses, version
@@ -120,6 +121,24 @@ class TestWaves:
         assert (again.status, "`tenantry fleet continue RUN` does" in again.stderr) == (2, True)
         assert first == {"a"}
         assert statuses(ended.data) == dict.fromkeys(urls, "success")
+
+    def test_that_hold_are_not_continued_with_other_files(self, fleet: Fleet):
+        urls = fleet.add("a", "b")
+        run = fleet("migrate", "--wave", "1", "--wave", "2", "--hold", "--json").data["runId"]
+        add_slow(fleet, 0)
+
+        refused = [fleet("continue", run, *wave) for wave in (("--wave", "1"), ())]
+        shown = fleet("show", run, "--json", has_list=False).data
+
+        assert {one.status for one in refused} == {2}
+        for one in refused:
+            assert "a5_slow is new" in one.stderr
+            assert f"`tenantry fleet cancel {run}`" in one.stderr
+        assert (shown["holdingWave"], raw_sql.tables(urls["b"])) == (1, set())
+
+        (fleet.project.migrations / "versions" / "a5_slow.py").unlink()
+        ended = fleet("continue", run, "--wave", "1", "--json")
+        assert statuses(ended.data) == {"a": "success", "b": "success"}
 
     def test_that_hold_can_be_cancelled(self, fleet: Fleet):
         fleet.add("a", "b")
@@ -386,6 +405,27 @@ class TestKills:
         assert f"A run has not ended: `tenantry fleet show {run_id}" in planned.stderr
         assert retried.status == 2
         assert "none of the selected databases can be retried so far" in retried.stderr
+
+    def test_are_named_by_show_and_status_after_some_seconds(self, fleet: Fleet):
+        urls = fleet.add(*(f"d{number}" for number in range(8)))
+        run_id = killed_run(fleet, urls)
+        left = "No process works on it: `tenantry fleet continue RUN` does."
+        time.sleep(SILENCE_MS / 1000 + 1)
+
+        shown = fleet("show", run_id, has_list=False)
+        status = fleet("status", has_list=False)
+        with running(fleet.project.folder, "fleet", "show", run_id, "--watch") as watching:
+            ends = time.monotonic() + END_SECONDS_MAX
+            while left not in watching.stderr:
+                assert time.monotonic() < ends, watching.stderr
+                time.sleep(0.05)
+        fleet("continue", run_id)
+        ended = fleet("show", run_id, has_list=False)
+
+        assert left in " ".join(shown.stdout.split())
+        assert left in status.stdout
+        assert ended.status == 0
+        assert "No process" not in ended.stdout
 
     def test_of_an_undo_let_no_migration_begin_until_it_has_ended(self, fleet: Fleet):
         """It would find databases at the head, and the undo would take that back later."""

@@ -190,14 +190,42 @@ class TestHold:
             made = await fleet(services, gate, 3)
             run_id = await start(services, waves=[1, "100%"])
             await services.fleet.wait(run_id)
-        gate.folder.add("g2_more", 'op.create_table("more", sa.Column("id", sa.Integer))')
+        added = gate.folder.add("g2_more", 'op.create_table("more", sa.Column("id", sa.Integer))')
 
         async with open_services(gated, pace=IMPATIENT) as newer:
             await newer.fleet.resume(ADA, run_id, wave=1)
-            run = await until(newer, run_id, RunState.STOPPED)
-            assert (run.success_count, run.failed_count) == (1, 2)
-            assert "no running worker has the revisions of this run" in (run.stop_reason or "")
-            assert migrated(newer, made) == 1
+            await until_check(newer, run_id, "No running process has the files of the run.")
+            run = await until_check(newer, run_id, f"{added.stem} is new")
+            await asyncio.sleep(2 * IMPATIENT.orphaned_seconds)
+            assert (run.state, migrated(newer, made)) == (RunState.HOLDING, 1)
+
+            await newer.fleet.cancel(ADA, run_id, ends_all=True)
+
+            run = await newer.fleet.wait(run_id)
+            assert (run.success_count, run.not_attempted_count) == (1, 2)
+
+    async def test_gives_the_next_wave_no_other_text_of_a_revision(
+        self, gated: Settings, gate: Gate
+    ):
+        """It was edited in the meantime, and no plan says what it was."""
+        async with open_services(gated) as services:
+            made = await fleet(services, gate, 3)
+            run_id = await start(services, waves=[1, "100%"])
+            await services.fleet.wait(run_id)
+        file = gate.folder.path / "versions" / "g1_gate.py"
+        before = file.read_text()
+        file.write_text(before.replace('"note"', '"remark"'))
+
+        async with open_services(gated, pace=IMPATIENT) as edited:
+            await edited.fleet.resume(ADA, run_id, wave=1)
+            await until_check(edited, run_id, "g1_gate has changed")
+            assert migrated(edited, made) == 1
+        file.write_text(before)
+
+        async with open_services(gated, pace=IMPATIENT) as restored:
+            run = await until(restored, run_id, RunState.SUCCESS)
+            assert (run.success_count, run.held_reason) == (3, None)
+            assert all("note" in raw_sql.tables(url_of(restored, one)) for one in made)
 
     async def test_goes_on_with_its_own_revisions_in_the_process_that_began_it(
         self, gated: Settings, gate: Gate

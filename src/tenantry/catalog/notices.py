@@ -82,7 +82,7 @@ async def hold(
     *,
     now: datetime,
 ) -> None:
-    """Store, in a transaction, why no process works on a run with a plan; None when one does.
+    """Store, in a transaction, why no process works on a run; None when one does.
 
     Targets are notified if it was not held before, and has neither ended nor been stopped.
     """

@@ -8,7 +8,7 @@ The functions that write take a transaction on the catalog.
 """
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -189,7 +189,7 @@ class _Statements(NamedTuple):
 _BEGUN = [name for name in Progress.__struct_fields__ if name != "id"]
 _BEGIN = Statement[Any](
     sa.update(migration_run)
-    .values(planner_id=None, **parameters(*_BEGUN))
+    .values(planner_id=None, **parameters("files", *_BEGUN))
     .where(_run.id == sa.bindparam("run"))
 )
 _planner = sa.bindparam("planner", type_=sa.Uuid)
@@ -277,13 +277,16 @@ async def hold(session: CatalogSession, run_id: UUID, planner_id: UUID) -> None:
     await fetch_or_raise(session, _HOLD, PlanLost, run=run_id, planner=planner_id)
 
 
-async def begin(session: CatalogSession, begun: Progress) -> None:
+async def begin(
+    session: CatalogSession, begun: Progress, *, files: Mapping[str, str] | None = None
+) -> None:
     """Show a run as *begun*, after its last `add_items`; one without tenants has ended.
 
-    The first wave begins, and `run_tenants.open_batch` opens it.
+    The first wave begins, and `run_tenants.open_batch` opens it. *files* are what `runs.files`
+    returns.
     """
     values = {name: getattr(begun, name) for name in _BEGUN}
-    await session.execute(_BEGIN, run=begun.id, **values)
+    await session.execute(_BEGIN, run=begun.id, files=files, **values)
 
 
 async def selected(session: CatalogSession, selection: Selection, *, limit: int) -> list[Selected]:

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 
 from tenantry.catalog.tables import index_of_some, metadata
-from tenantry.db.types import Canonical, Instant, Numbers, Records
+from tenantry.db.types import Canonical, Instant, Numbers, Records, Texts
 
 migration_run = sa.Table(
     "migration_run",
@@ -29,7 +29,7 @@ migration_run = sa.Table(
     sa.Column("planner_id", sa.Uuid, nullable=True),
     # Of the waves that have begun: the tenants that are still to be opened, some at a time.
     sa.Column("unopened_count", sa.Integer, nullable=False, server_default="0"),
-    # The plan that it runs, and why no process works on it now.
+    # The plan that it runs, and why no process works on it, if none has its files.
     sa.Column("plan_id", sa.Uuid, nullable=True),
     sa.Column("held_reason", sa.String, nullable=True),
     # Of each wave: how it names its tenants, and its failure budget.
@@ -48,6 +48,8 @@ migration_run = sa.Table(
     sa.Column("undoes", sa.Uuid, nullable=True),
     # Whether the databases log what it applies: always, unless they are attached.
     sa.Column("has_log", sa.Boolean, nullable=False, server_default=sa.true()),
+    # The hash of each file of its revisions, if it holds and has no plan.
+    sa.Column("files", Texts, nullable=True),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 

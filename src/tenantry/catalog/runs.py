@@ -78,7 +78,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
         retry_of: The earlier run of which it retries the failures; None for none.
         not_attempted_count: Tenants that were never started.
         plan_id: The stored plan that it runs; None without one.
-        held_reason: Why no process works on it now, if none has the files of its plan.
+        held_reason: Why no process works on it now, if none has its files.
         wave_details: For each of `waves`: a `waves.Wave`; None if no wave has any of it.
         wave_failed_max: How many tenants may have failed while the current wave goes on.
         holds: The numbers of the waves, from 1, after which it holds; None without holds.
@@ -223,6 +223,10 @@ class Outcome(msgspec.Struct, frozen=True):
     schema_revision: str | None = None
 
 
+class _Files(msgspec.Struct, frozen=True):
+    files: dict[str, str] | None
+
+
 _run, _item = migration_run.c, tenant_migration.c
 _RUN_COLUMNS = columns_of(migration_run, MigrationRun)
 _ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
@@ -234,6 +238,7 @@ _FIND_ITEM = Statement(
     sa.select(*_ITEM_COLUMNS).where(of_run, _item.tenant_id == sa.bindparam("tenant")), RunTenant
 )
 _FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run")), MigrationRun)
+_FILES = Statement(sa.select(_run.files).where(_run.id == sa.bindparam("run")), _Files)
 _is_planned = _run.planner_id.is_(None)
 _is_finished = sa.bindparam("is_finished", type_=sa.Boolean)
 _is_wanted = sa.or_(_is_finished.is_(None), _run.finished_at.is_not(None) == _is_finished)
@@ -293,6 +298,15 @@ async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
         MigrationRunNotFound: No run has this id.
     """
     return await fetch_or_raise(session, _FIND, MigrationRunNotFound, run=run_id)
+
+
+async def files(session: CatalogSession, run_id: UUID) -> dict[str, str] | None:
+    """Return the hash of each file of the revisions with which a run without a plan began.
+
+    None if it has no holds, or an earlier release began it.
+    """
+    found = await session.fetch_one(_FILES, run=run_id)
+    return None if found is None else found.files
 
 
 async def find_item(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> RunTenant | None:

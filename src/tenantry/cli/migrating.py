@@ -7,13 +7,16 @@ from uuid import UUID
 
 from tenantry.catalog import runs
 from tenantry.catalog.run_tenants import MigrationRunEnded
-from tenantry.catalog.runs import RunContinues
+from tenantry.catalog.runs import MigrationRun, RunContinues
 from tenantry.cli import session
 from tenantry.cli.printing import output
 from tenantry.cli.printing.progress import Found, follow, found, shown_on
 from tenantry.cli.serving import signals
 from tenantry.cli.session import RunServices
+from tenantry.fleet.active_runs import changes_of, files_of
 from tenantry.fleet.run_options import RunOptions
+from tenantry.fleet.run_undo import known_scripts
+from tenantry.kit.errors import Conflict
 from tenantry.migration.run_scripts import RunScripts
 
 STOP_SECONDS_MAX, STOP_POLL_SECONDS = 15.0, 0.2
@@ -27,6 +30,31 @@ async def check_revisions(services: RunServices) -> None:
         BadStream: The directory of revisions cannot be read, is empty, or has several heads.
     """
     await asyncio.to_thread(RunScripts(services.streams()).head)
+
+
+class OtherFiles(Conflict):
+    """The files of the revisions are not those with which the run began."""
+
+    def __init__(self, run_id: UUID, changes: str) -> None:
+        super().__init__(
+            "These are not the files with which the run began, so it is not continued: "
+            f"{changes} Restore them, or end the run: {session.command('cancel', run_id)}."
+        )
+
+
+async def check_files(services: RunServices, run: MigrationRun) -> None:
+    """Check that this process may work on a run, as `active_runs` does.
+
+    Raises:
+        OtherFiles: It may not; another process perhaps may.
+        DatabaseUnavailable: The catalog cannot be reached.
+    """
+    files = await files_of(services.catalog, run)
+    if files is None:
+        return
+    scripts, _ = await asyncio.to_thread(known_scripts, run, services.streams())
+    if not await asyncio.to_thread(scripts.has, files):
+        raise OtherFiles(run.id, await asyncio.to_thread(changes_of, scripts, files))
 
 
 class RunLeft(RunContinues):
@@ -80,13 +108,17 @@ async def resume(services: RunServices, run_id: UUID, *, wave: int | None) -> Fo
     Raises:
         BadStream: The directory of revisions cannot be read; the run was not continued.
         MigrationRunNotFound, MigrationRunEnded, RunNotHolding: It cannot be continued.
+        OtherFiles: It began with other files; it was not continued.
         RunLeft, DatabaseUnavailable: As for `migrate_all`.
     """
 
     async def begin() -> UUID:
+        run = await runs.get(services.catalog, run_id)
+        if run.finished_at is None and run.stop_reason is None:
+            await check_files(services, run)
         if wave is not None:
             await services.fleet.resume(session.context(), run_id, wave=wave)
-        elif (await runs.get(services.catalog, run_id)).finished_at is not None:
+        elif run.finished_at is not None:
             raise MigrationRunEnded
         services.worker.hint()
         return run_id

@@ -28,7 +28,7 @@ from tenantry.migration.streams import BadStream, Streams
 RUNS_REMEMBERED_MAX = 100
 # How long a read of a run's state is trusted.
 STATE_SECONDS_MAX = 0.25
-HELD = "No running process has the files of the plan."
+HELD = "No running process has the files of the run."
 REVISIONS_UNKNOWN = f"{NOT_ATTEMPTED}no running worker has the revisions of this run"
 
 
@@ -191,7 +191,7 @@ class ActiveRuns:
         An older release, or a process that is configured without the user's revisions, would find
         every tenant at its own head and record a success. So it leaves the run to other processes.
         If no process with the revisions had a heartbeat for `Pace.orphaned_seconds`, the run is
-        stopped. A run with a plan is held instead, until a process has exactly its files.
+        stopped. A run with `files_of` is held instead, until a process has exactly these.
 
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
@@ -212,16 +212,15 @@ class ActiveRuns:
         if now - check_again_at >= self._pace.orphaned_seconds:  # it was holding, and not polled
             first_seen = now
         scripts, is_known = await asyncio.to_thread(known_scripts, run, self._streams())
-        planned = None
-        if run.plan_id is not None:
-            planned = await _planned_files(catalog, run.plan_id)
-            is_known = planned is not None and await asyncio.to_thread(scripts.has, planned)
+        files = await files_of(catalog, run)
+        if files is not None:
+            is_known = await asyncio.to_thread(scripts.has, files)
         if is_known:
-            return self.begin(run.id, scripts, planned=planned)
+            return self.begin(run.id, scripts, planned=files if run.plan_id else None)
         if await _is_known_elsewhere(catalog, run.id, within_seconds=self._pace.orphaned_seconds):
             first_seen = now
-        if run.plan_id is not None and run.stop_reason is None:
-            await _hold(catalog, run.id, scripts, planned)
+        if files is not None and run.stop_reason is None:
+            await _hold(catalog, run.id, scripts, files)
         elif now - first_seen >= self._pace.orphaned_seconds:
             await _stop_orphan(catalog, run.id)
             return self.begin(run.id, scripts, is_known=False)
@@ -231,26 +230,38 @@ class ActiveRuns:
         return None
 
 
-async def _planned_files(catalog: Catalog, plan_id: UUID) -> Mapping[str, str] | None:
+async def files_of(catalog: Catalog, run: MigrationRun) -> Mapping[str, str] | None:
+    """Return the hash of each file that a process must have to join a run; None if any will do.
+
+    These are the files of its plan, or, if it holds, those with which it began: else the tenants
+    that waited would get another revision than those of the first wave.
+
+    Raises:
+        DatabaseUnavailable: The catalog cannot be reached.
+    """
+    if run.plan_id is None:
+        return await runs.files(catalog, run.id) if run.holds else None
     try:
-        return (await stored_plans.get(catalog, plan_id)).hashes
+        return (await stored_plans.get(catalog, run.plan_id)).hashes
     except PlanNotFound:
-        return None
+        return {}
+
+
+def changes_of(scripts: RunScripts, files: Mapping[str, str]) -> str:
+    """Return how the files of the *scripts* differ from *files*, as a sentence; this reads them."""
+    try:
+        return summary(file_changes(files, scripts.hashes()))
+    except (BadStream, TooManyFiles) as error:
+        return error.message
 
 
 async def _hold(
-    catalog: Catalog, run_id: UUID, scripts: RunScripts, planned: Mapping[str, str] | None
+    catalog: Catalog, run_id: UUID, scripts: RunScripts, files: Mapping[str, str]
 ) -> None:
     """Store why no process works on the run, unless one does."""
     if await _is_known_elsewhere(catalog, run_id, within_seconds=workers.SILENCE_MS / 1000):
         return
-    try:
-        found = await asyncio.to_thread(scripts.hashes)
-    except (BadStream, TooManyFiles) as error:
-        changes = error.message
-    else:
-        changes = summary(file_changes(planned or {}, found))
-    reason = f"{HELD} {changes}"
+    reason = f"{HELD} {await asyncio.to_thread(changes_of, scripts, files)}"
     async with catalog.begin() as session:
         await notices.hold(session, catalog.subscribed, run_id, reason, now=utc_now())
 

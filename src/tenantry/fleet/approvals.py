@@ -32,7 +32,7 @@ class RunDraft:
         plan_id: Its plan, if it has one.
         selection: With a plan: its tenants; else the options select them.
         total: With a plan: how many tenants these are.
-        files: With a plan: the hashes of its files, by name.
+        files: The hashes of its files, by name: of its plan, or if it may hold without one.
         sort_keys: Without a plan, by size: what orders its tenants.
     """
 

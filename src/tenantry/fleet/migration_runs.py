@@ -41,6 +41,7 @@ from tenantry.fleet.run_options import (
     CHECK,
     EVERY_ACTIVE_TENANT,
     PREVIEWED_MAX,
+    TOO_MANY_PREVIEWED,
     BadRunOptions,
     RunOptions,
 )
@@ -55,11 +56,6 @@ from tenantry.migration.streams import Streams
 PREVIEWS_MAX = 1
 # How long a caller who waits for a run waits for the catalog: Patroni's default `ttl`.
 CATALOG_PATIENCE_SECONDS = 30.0
-
-
-TOO_MANY_PREVIEWED = (
-    f"A preview has at most {PREVIEWED_MAX:,} tenants. Choose tenants, or only those behind."
-)
 
 
 class Fleet:
@@ -118,6 +114,7 @@ class Fleet:
             PlanLost: This process was silent for too long.
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged: The plan cannot be started.
             PlanRequired, OwnPlan: The settings demand a plan, or that of another person.
+            BadStream, TooManyFiles: It may hold, and its files cannot be read.
             TenantsHeld: A tenant waits in another run, which holds, or goes the other direction.
             NothingToRetry: The run in ``options.retry_of`` has not ended.
             RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: The run in
@@ -132,7 +129,10 @@ class Fleet:
             scripts = await run_undo.scripts_of(self._catalog, self._streams(), options)
             head = await run_undo.head_of(self._catalog, scripts)
             keys = await self._sort_keys(options, head)
-            draft = RunDraft(options, scripts, head, sort_keys=keys)
+            may_hold = options.hold or options.max_error_rate is not None
+            # The tenants of the later waves get what those of the first one got.
+            files = await asyncio.to_thread(scripts.hashes) if may_hold and head else None
+            draft = RunDraft(options, scripts, head, files=files, sort_keys=keys)
         else:
             async with self._checks:
                 draft = await self._approvals.check(
@@ -146,7 +146,7 @@ class Fleet:
             self._planning.discard(draft.run_id)
         if not total:
             self._metrics.count_run(SUCCESS)
-        self._worker.begin(draft.run_id, draft.scripts, draft.files)
+        self._worker.begin(draft.run_id, draft.scripts, draft.files if plan_id else None)
         return draft.run_id
 
     def _check(self, options: RunOptions) -> None:
@@ -227,7 +227,7 @@ class Fleet:
             max_error_rate=options.max_error_rate,
         )
         await holds.refuse_waiting(session, begun)
-        await plans.begin(session, begun)
+        await plans.begin(session, begun, files=None if draft.plan_id else draft.files)
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
         await audit.LOG.add(session, ctx, "migration-run.start", target)

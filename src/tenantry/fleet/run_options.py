@@ -22,6 +22,9 @@ TENANTS_NAMED_MAX = 10_000
 WAVES_MAX = 100
 # All details of a preview are in memory, with some hundred bytes for each tenant.
 PREVIEWED_MAX = 100_000
+TOO_MANY_PREVIEWED = (
+    f"A preview has at most {PREVIEWED_MAX:,} tenants. Choose tenants, or only those behind."
+)
 
 Amount = int | str
 """A number of tenants, or a percentage of them: ``"5%"``, rounded up; as a wave also an expression

@@ -69,8 +69,8 @@ class RunResponse(Schema, frozen=True):
         success_count: The tenants at the head revision, also those where nothing was pending.
         triggered_by: Who started it, as in the audit log.
         label: A label for the history; null without one.
-        held_because: Why it is holding: after a wave, or because no process has the files of its
-            plan; omitted if it is not.
+        held_because: Why it is holding: after a wave, or because no process has its files;
+            omitted if it is not.
         waiting_for: The tenant servers that do not answer; omitted if no tenant waits for one.
         in_work: The tenants that are being migrated; omitted if there are none.
         holding_wave: The wave after which it holds, from 1; omitted otherwise.
