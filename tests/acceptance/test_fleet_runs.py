@@ -409,7 +409,7 @@ class TestKills:
     def test_are_named_by_show_and_status_after_some_seconds(self, fleet: Fleet):
         urls = fleet.add(*(f"d{number}" for number in range(8)))
         run_id = killed_run(fleet, urls)
-        left = "No process works on it: `tenantry fleet continue RUN` does."
+        left = "No process works on it. To go on: `tenantry fleet continue RUN`."
         time.sleep(SILENCE_MS / 1000 + 1)
 
         shown = fleet("show", run_id, has_list=False)

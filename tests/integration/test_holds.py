@@ -204,6 +204,39 @@ class TestHold:
             run = await newer.fleet.wait(run_id)
             assert (run.success_count, run.not_attempted_count) == (1, 2)
 
+    async def test_goes_on_beside_files_that_are_no_revisions(self, gated: Settings, gate: Gate):
+        """Databases and logs can be beside them; a plan compares those that are there."""
+        async with open_services(gated) as services:
+            made = await fleet(services, gate, 2)
+            run_id = await start(services, waves=[1, "100%"])
+            await services.fleet.wait(run_id)
+        (gate.folder.path / "note.txt").write_text("new")
+
+        async with open_services(gated) as newer:
+            await newer.fleet.resume(ADA, run_id, wave=1)
+            await until(newer, run_id, RunState.SUCCESS)
+            assert migrated(newer, made) == 2
+
+    async def test_of_other_revisions_ends_at_once_when_it_is_cancelled(
+        self, gated: Settings, gate: Gate
+    ):
+        """Also what a process that was killed has in work: nothing is applied to it any more."""
+        async with open_services(gated, works=False) as services:
+            await tenants(services, 3)
+            gate.build()
+            async with running("work", gated) as process:
+                assert await process.line() == "ready"
+                run_id = await start(services, waves=[1, "100%"])
+                await gate.reached(1)
+                process.signal(signal.SIGKILL)
+            gate.folder.add("g2_more", "pass")
+
+            await services.fleet.cancel(ADA, run_id, ends_all=True)
+
+        async with open_services(gated) as newer:
+            run = await until(newer, run_id, RunState.CANCELLED)
+            assert run.success_count == 0
+
     async def test_gives_the_next_wave_no_other_text_of_a_revision(
         self, gated: Settings, gate: Gate
     ):
@@ -219,6 +252,7 @@ class TestHold:
         async with open_services(gated, pace=IMPATIENT) as edited:
             await edited.fleet.resume(ADA, run_id, wave=1)
             await until_check(edited, run_id, "g1_gate has changed")
+            await asyncio.sleep(2 * IMPATIENT.orphaned_seconds)
             assert migrated(edited, made) == 1
         file.write_text(before)
 

@@ -159,12 +159,12 @@ class TestStream:
         folder.add("a_one", "pass")
         (folder.path / "a.sql").write_text("SELECT 1")
         streams = Streams(Stream("tenantry", OWN), Stream("user", folder.path))
-        hashes, signature = streams.hashes, streams.signature
+        hashes, signature = streams.hashes(), streams.signature
 
         (folder.path / "b.sql").write_text("SELECT 2")
 
         assert streams.signature != signature
-        assert streams.hashes.keys() - hashes.keys() == {"b.sql"}
+        assert streams.hashes().keys() - hashes.keys() == {"b.sql"}
 
     def test_changes_its_fingerprint_with_the_version_table(self, folder: AlembicFolder):
         folder.add("u1_one", "pass")

@@ -189,7 +189,7 @@ class _Statements(NamedTuple):
 _BEGUN = [name for name in Progress.__struct_fields__ if name != "id"]
 _BEGIN = Statement[Any](
     sa.update(migration_run)
-    .values(planner_id=None, **parameters("files", *_BEGUN))
+    .values(planner_id=None, **parameters("revision_hashes", *_BEGUN))
     .where(_run.id == sa.bindparam("run"))
 )
 _planner = sa.bindparam("planner", type_=sa.Uuid)
@@ -278,15 +278,15 @@ async def hold(session: CatalogSession, run_id: UUID, planner_id: UUID) -> None:
 
 
 async def begin(
-    session: CatalogSession, begun: Progress, *, files: Mapping[str, str] | None = None
+    session: CatalogSession, begun: Progress, *, revision_hashes: Mapping[str, str] | None = None
 ) -> None:
     """Show a run as *begun*, after its last `add_items`; one without tenants has ended.
 
-    The first wave begins, and `run_tenants.open_batch` opens it. *files* are what `runs.files`
-    returns.
+    The first wave begins, and `run_tenants.open_batch` opens it. *revision_hashes* are what the
+    function of this name in `runs` returns.
     """
     values = {name: getattr(begun, name) for name in _BEGUN}
-    await session.execute(_BEGIN, run=begun.id, files=files, **values)
+    await session.execute(_BEGIN, run=begun.id, revision_hashes=revision_hashes, **values)
 
 
 async def selected(session: CatalogSession, selection: Selection, *, limit: int) -> list[Selected]:

@@ -48,8 +48,8 @@ migration_run = sa.Table(
     sa.Column("undoes", sa.Uuid, nullable=True),
     # Whether the databases log what it applies: always, unless they are attached.
     sa.Column("has_log", sa.Boolean, nullable=False, server_default=sa.true()),
-    # The hash of each file of its revisions, if it holds and has no plan.
-    sa.Column("files", Texts, nullable=True),
+    # The hash of each revision with which it began, if it may hold, and has no plan.
+    sa.Column("revision_hashes", Texts, nullable=True),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 

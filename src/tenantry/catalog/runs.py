@@ -223,8 +223,8 @@ class Outcome(msgspec.Struct, frozen=True):
     schema_revision: str | None = None
 
 
-class _Files(msgspec.Struct, frozen=True):
-    files: dict[str, str] | None
+class _Hashes(msgspec.Struct, frozen=True):
+    revision_hashes: dict[str, str] | None
 
 
 _run, _item = migration_run.c, tenant_migration.c
@@ -238,7 +238,7 @@ _FIND_ITEM = Statement(
     sa.select(*_ITEM_COLUMNS).where(of_run, _item.tenant_id == sa.bindparam("tenant")), RunTenant
 )
 _FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run")), MigrationRun)
-_FILES = Statement(sa.select(_run.files).where(_run.id == sa.bindparam("run")), _Files)
+_HASHES = Statement(sa.select(_run.revision_hashes).where(_run.id == sa.bindparam("run")), _Hashes)
 _is_planned = _run.planner_id.is_(None)
 _is_finished = sa.bindparam("is_finished", type_=sa.Boolean)
 _is_wanted = sa.or_(_is_finished.is_(None), _run.finished_at.is_not(None) == _is_finished)
@@ -300,13 +300,13 @@ async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
     return await fetch_or_raise(session, _FIND, MigrationRunNotFound, run=run_id)
 
 
-async def files(session: CatalogSession, run_id: UUID) -> dict[str, str] | None:
-    """Return the hash of each file of the revisions with which a run without a plan began.
+async def revision_hashes(session: CatalogSession, run_id: UUID) -> dict[str, str] | None:
+    """Return the hash of each revision with which a run began, by its name.
 
-    None if it has no holds, or an earlier release began it.
+    None if it has a plan or no holds, or an earlier release began it.
     """
-    found = await session.fetch_one(_FILES, run=run_id)
-    return None if found is None else found.files
+    found = await session.fetch_one(_HASHES, run=run_id)
+    return None if found is None else found.revision_hashes
 
 
 async def find_item(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> RunTenant | None:

@@ -13,7 +13,7 @@ from tenantry.cli.printing import output
 from tenantry.cli.printing.progress import Found, follow, found, shown_on
 from tenantry.cli.serving import signals
 from tenantry.cli.session import RunServices
-from tenantry.fleet.active_runs import changes_of, files_of
+from tenantry.fleet.active_runs import changes_of, files_of, has_files, is_known_to_any
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.run_undo import known_scripts
 from tenantry.kit.errors import Conflict
@@ -33,7 +33,7 @@ async def check_revisions(services: RunServices) -> None:
 
 
 class OtherFiles(Conflict):
-    """The files of the revisions are not those with which the run began."""
+    """The files are not those with which the run began."""
 
     def __init__(self, run_id: UUID, changes: str) -> None:
         super().__init__(
@@ -43,18 +43,18 @@ class OtherFiles(Conflict):
 
 
 async def check_files(services: RunServices, run: MigrationRun) -> None:
-    """Check that this process may work on a run, as `active_runs` does.
+    """Check that this process may work on a run, as `active_runs` does, or that another one does.
 
     Raises:
-        OtherFiles: It may not; another process perhaps may.
+        OtherFiles: It may not, and none does.
         DatabaseUnavailable: The catalog cannot be reached.
     """
     files = await files_of(services.catalog, run)
-    if files is None:
+    if files is None or await is_known_to_any(services.catalog, run.id):
         return
     scripts, _ = await asyncio.to_thread(known_scripts, run, services.streams())
-    if not await asyncio.to_thread(scripts.has, files):
-        raise OtherFiles(run.id, await asyncio.to_thread(changes_of, scripts, files))
+    if not await asyncio.to_thread(has_files, run, scripts, files):
+        raise OtherFiles(run.id, await asyncio.to_thread(changes_of, run, scripts, files))
 
 
 class RunLeft(RunContinues):
@@ -114,7 +114,7 @@ async def resume(services: RunServices, run_id: UUID, *, wave: int | None) -> Fo
 
     async def begin() -> UUID:
         run = await runs.get(services.catalog, run_id)
-        if run.finished_at is None and run.stop_reason is None:
+        if run.finished_at is None:
             await check_files(services, run)
         if wave is not None:
             await services.fleet.resume(session.context(), run_id, wave=wave)

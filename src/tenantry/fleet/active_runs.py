@@ -191,7 +191,8 @@ class ActiveRuns:
         An older release, or a process that is configured without the user's revisions, would find
         every tenant at its own head and record a success. So it leaves the run to other processes.
         If no process with the revisions had a heartbeat for `Pace.orphaned_seconds`, the run is
-        stopped. A run with `files_of` is held instead, until a process has exactly these.
+        stopped. A run that needs files is held instead, until a process has exactly these: see
+        `files_of`.
 
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
@@ -214,13 +215,14 @@ class ActiveRuns:
         scripts, is_known = await asyncio.to_thread(known_scripts, run, self._streams())
         files = await files_of(catalog, run)
         if files is not None:
-            is_known = await asyncio.to_thread(scripts.has, files)
+            is_known = await asyncio.to_thread(has_files, run, scripts, files)
         if is_known:
             return self.begin(run.id, scripts, planned=files if run.plan_id else None)
-        if await _is_known_elsewhere(catalog, run.id, within_seconds=self._pace.orphaned_seconds):
+        if await is_known_to_any(catalog, run.id, within_seconds=self._pace.orphaned_seconds):
             first_seen = now
-        if files is not None and run.stop_reason is None:
-            await _hold(catalog, run.id, scripts, files)
+        if files is not None:
+            if run.id in self._unknown:  # the process that began it may not have said so before
+                await _hold(catalog, run, scripts, files)
         elif now - first_seen >= self._pace.orphaned_seconds:
             await _stop_orphan(catalog, run.id)
             return self.begin(run.id, scripts, is_known=False)
@@ -231,42 +233,58 @@ class ActiveRuns:
 
 
 async def files_of(catalog: Catalog, run: MigrationRun) -> Mapping[str, str] | None:
-    """Return the hash of each file that a process must have to join a run; None if any will do.
+    """Return the hash of each file that a process needs to join a run; None if its head is enough.
 
-    These are the files of its plan, or, if it holds, those with which it began: else the tenants
-    that waited would get another revision than those of the first wave.
+    These are the files of its plan, or, if it holds, the revisions with which it began: else the
+    tenants that waited would get another one than those of the first wave. A run that is stopped
+    needs none.
 
     Raises:
         DatabaseUnavailable: The catalog cannot be reached.
     """
+    if run.stop_reason is not None:
+        return None
     if run.plan_id is None:
-        return await runs.files(catalog, run.id) if run.holds else None
+        return await runs.revision_hashes(catalog, run.id) if run.holds else None
     try:
         return (await stored_plans.get(catalog, run.plan_id)).hashes
     except PlanNotFound:
         return {}
 
 
-def changes_of(scripts: RunScripts, files: Mapping[str, str]) -> str:
-    """Return how the files of the *scripts* differ from *files*, as a sentence; this reads them."""
+def has_files(run: MigrationRun, scripts: RunScripts, files: Mapping[str, str]) -> bool:
+    """Return whether the *scripts* have just the *files* that a run needs; this reads them."""
+    if run.plan_id is not None:
+        return scripts.has(files)
     try:
-        return summary(file_changes(files, scripts.hashes()))
+        return scripts.hashes(only_revisions=True) == files
+    except BadStream:
+        return False
+
+
+def changes_of(run: MigrationRun, scripts: RunScripts, files: Mapping[str, str]) -> str:
+    """Return how the files of the *scripts* differ from these, as a sentence; this reads them."""
+    try:
+        found = scripts.hashes(only_revisions=run.plan_id is None)
     except (BadStream, TooManyFiles) as error:
         return error.message
+    return summary(file_changes(files, found))
 
 
 async def _hold(
-    catalog: Catalog, run_id: UUID, scripts: RunScripts, files: Mapping[str, str]
+    catalog: Catalog, run: MigrationRun, scripts: RunScripts, files: Mapping[str, str]
 ) -> None:
     """Store why no process works on the run, unless one does."""
-    if await _is_known_elsewhere(catalog, run_id, within_seconds=workers.SILENCE_MS / 1000):
+    if await is_known_to_any(catalog, run.id):
         return
-    reason = f"{HELD} {await asyncio.to_thread(changes_of, scripts, files)}"
+    reason = f"{HELD} {await asyncio.to_thread(changes_of, run, scripts, files)}"
     async with catalog.begin() as session:
-        await notices.hold(session, catalog.subscribed, run_id, reason, now=utc_now())
+        await notices.hold(session, catalog.subscribed, run.id, reason, now=utc_now())
 
 
-async def _is_known_elsewhere(catalog: Catalog, run_id: UUID, *, within_seconds: float) -> bool:
+async def is_known_to_any(
+    catalog: Catalog, run_id: UUID, *, within_seconds: float = workers.SILENCE_MS / 1000
+) -> bool:
     """Return whether a process that has the revisions of the run had a heartbeat recently."""
     within_ms = int(within_seconds * 1000)
     return any(one.knows(run_id) for one in await workers.published(catalog, within_ms=within_ms))

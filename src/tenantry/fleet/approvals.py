@@ -32,7 +32,8 @@ class RunDraft:
         plan_id: Its plan, if it has one.
         selection: With a plan: its tenants; else the options select them.
         total: With a plan: how many tenants these are.
-        files: The hashes of its files, by name: of its plan, or if it may hold without one.
+        files: With a plan: the hashes of its files, by name.
+        revision_hashes: Without a plan, if it may hold: the hash of each revision, by name.
         sort_keys: Without a plan, by size: what orders its tenants.
     """
 
@@ -43,6 +44,7 @@ class RunDraft:
     selection: Selection | None = None
     total: int = 0
     files: Mapping[str, str] | None = None
+    revision_hashes: Mapping[str, str] | None = None
     sort_keys: Mapping[UUID, str] = field(default_factory=dict)
     run_id: UUID = field(default_factory=new_id)
 

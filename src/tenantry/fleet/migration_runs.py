@@ -114,7 +114,7 @@ class Fleet:
             PlanLost: This process was silent for too long.
             PlanNotFound, PlanExpired, PlanUsed, PlanChanged: The plan cannot be started.
             PlanRequired, OwnPlan: The settings demand a plan, or that of another person.
-            BadStream, TooManyFiles: It may hold, and its files cannot be read.
+            BadStream: It may hold, and its revisions cannot be read.
             TenantsHeld: A tenant waits in another run, which holds, or goes the other direction.
             NothingToRetry: The run in ``options.retry_of`` has not ended.
             RunUnfinished, UndoOfUndo, NothingToUndo, NoDowngrade, RevisionLost: The run in
@@ -129,10 +129,10 @@ class Fleet:
             scripts = await run_undo.scripts_of(self._catalog, self._streams(), options)
             head = await run_undo.head_of(self._catalog, scripts)
             keys = await self._sort_keys(options, head)
-            may_hold = options.hold or options.max_error_rate is not None
-            # The tenants of the later waves get what those of the first one got.
-            files = await asyncio.to_thread(scripts.hashes) if may_hold and head else None
-            draft = RunDraft(options, scripts, head, files=files, sort_keys=keys)
+            kept = None
+            if options.hold or options.max_error_rate is not None:  # for the later waves
+                kept = await asyncio.to_thread(scripts.hashes, only_revisions=True)
+            draft = RunDraft(options, scripts, head, revision_hashes=kept, sort_keys=keys)
         else:
             async with self._checks:
                 draft = await self._approvals.check(
@@ -146,7 +146,7 @@ class Fleet:
             self._planning.discard(draft.run_id)
         if not total:
             self._metrics.count_run(SUCCESS)
-        self._worker.begin(draft.run_id, draft.scripts, draft.files if plan_id else None)
+        self._worker.begin(draft.run_id, draft.scripts, draft.files)
         return draft.run_id
 
     def _check(self, options: RunOptions) -> None:
@@ -227,7 +227,7 @@ class Fleet:
             max_error_rate=options.max_error_rate,
         )
         await holds.refuse_waiting(session, begun)
-        await plans.begin(session, begun, files=None if draft.plan_id else draft.files)
+        await plans.begin(session, begun, revision_hashes=draft.revision_hashes)
         if sized:
             await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
         await audit.LOG.add(session, ctx, "migration-run.start", target)

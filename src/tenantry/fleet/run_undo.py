@@ -111,14 +111,16 @@ async def head_of(session: CatalogSession, scripts: RunScripts) -> str | None:
 def known_scripts(run: MigrationRun, streams: Streams) -> tuple[RunScripts, bool]:
     """Return the scripts of a recorded run, and whether they may be used for it.
 
-    Their revisions must include its head. If the run holds after waves, they must end there: else
-    the tenants that waited would get revisions that those of the first wave never had.
+    Their revisions must include its head. If the run holds after waves, and is not stopped, they
+    must end there: else the tenants that waited would get revisions that those of the first wave
+    never had.
 
     This reads files: call it in a thread.
     """
     if run.has_log is not streams.has_log:  # the run decides, and not this process
         streams = replace(streams, has_log=run.has_log)
     scripts = RunScripts(streams) if run.undoes is None else UndoScripts(streams, run.undoes)
-    if run.holds and run.undoes is None and run.head is not None:
+    must_end = run.holds and run.undoes is None and run.stop_reason is None
+    if must_end and run.head is not None:
         return scripts, scripts.end_at(run.head)
     return scripts, run.head is None or scripts.have(run.head.removeprefix(UNDO_OF))

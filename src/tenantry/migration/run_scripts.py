@@ -99,14 +99,14 @@ class RunScripts:
             except BadStream:
                 return False
 
-    def hashes(self) -> dict[str, str]:
+    def hashes(self, *, only_revisions: bool = False) -> dict[str, str]:
         """Return a hash of each file of the streams; see `Streams.hashes`.
 
         Raises:
             BadStream, TooManyFiles: They cannot be read.
         """
         with self._lock:
-            return self.streams.hashes
+            return self.streams.hashes(only_revisions=only_revisions)
 
     def has(self, planned: Mapping[str, str]) -> bool:
         """Return whether the files have these hashes; they are read again if one was replaced."""
@@ -115,7 +115,7 @@ class RunScripts:
                 signature = self.streams.signature
                 if signature == self._signature:
                     return True
-                found = self.streams.hashes
+                found = self.streams.hashes()
             except (BadStream, TooManyFiles):
                 return False
             self._signature = signature if found == planned else None

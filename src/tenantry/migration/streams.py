@@ -138,18 +138,19 @@ class Stream:
             content.update(revision.name.encode() + b"\0" + revision.content + b"\0")
         return content.hexdigest()
 
-    def hashes(self, *, is_own: bool = False) -> dict[str, str]:
+    def hashes(self, *, only_revisions: bool = False) -> dict[str, str]:
         """Return a hash of each file that this stream consists of, by name; see `project_files`.
 
-        The content of a revision is read once, so its hash is that of what is executed. With
-        *is_own*, there are no files but the revisions.
+        The content of a revision is read once, so its hash is that of what is executed.
 
         Raises:
             TooManyFiles: There are more than `FILES_MAX`.
         """
         try:
             hashes = (
-                {} if is_own else {name: hash_of(one) for name, one in self._find_others().items()}
+                {}
+                if only_revisions
+                else {name: hash_of(one) for name, one in self._find_others().items()}
             )
             for one in self.revisions:
                 place = repr((one.id, sorted(one.down))).encode() + self._naming
@@ -341,20 +342,21 @@ class Streams:
         parts = [*(one.fingerprint for one in self._all), self.user_table]
         return sha256("".join(parts).encode()).hexdigest()
 
-    @property
-    def hashes(self) -> dict[str, str]:
-        """A hash of each file of both streams, by name, and what else determines the SQL.
+    def hashes(self, *, only_revisions: bool = False) -> dict[str, str]:
+        """Return a hash of each file of both streams, by name, and what else determines the SQL.
 
         That is the name of the version table, and the versions of Tenantry and of the libraries.
+        With *only_revisions*, it returns the hashes of the revisions alone.
 
         Raises:
             BadStream, TooManyFiles: They cannot be read.
         """
-        user = self.user.hashes() if self.user else {}
-        others = {"version table": self.user_table} | {
-            f"package {name}": version(name) for name in _PACKAGES
-        }
-        return {**user, **self.own.hashes(is_own=True), **others}
+        user = self.user.hashes(only_revisions=only_revisions) if self.user else {}
+        found = user | self.own.hashes(only_revisions=True)
+        if only_revisions:
+            return found
+        packages = {f"package {name}": version(name) for name in _PACKAGES}
+        return found | packages | {"version table": self.user_table}
 
     @property
     def signature(self) -> Signature:

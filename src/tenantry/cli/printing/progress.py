@@ -24,7 +24,7 @@ POLL_SECONDS = 0.1
 LINE_SECONDS = 10.0
 CATALOG_LOST_SECONDS_MAX = 60.0
 
-LEFT = "No process works on it: `tenantry migrate continue RUN` does."
+LEFT = "No process works on it. To go on: `tenantry migrate continue RUN`."
 
 Show = Callable[[MigrationRun, str], None]
 """Shows a run, and what it waits for."""
