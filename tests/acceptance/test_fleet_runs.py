@@ -330,6 +330,33 @@ def version_of(url: str) -> tuple[str, ...]:
     return found
 
 
+@pytest.mark.slow
+class TestReplacedFiles:
+    def test_of_a_plan_end_the_command_and_not_the_run(self, fleet: Fleet):
+        urls = fleet.add(*(f"d{number}" for number in range(4)))
+        fleet.migrate()
+        add_slow(fleet, 2)
+        plan = fleet("plan", "--json").data["plan"]["id"]
+        file = fleet.project.migrations / "env.py"
+        text = file.read_text()
+        arguments = ("fleet", "migrate", "--urls", "databases.txt", "--plan", plan)
+        one = {"TENANTRY_MIGRATE_CONCURRENCY": "1"}
+
+        with running(fleet.project.folder, *arguments, **one) as program:
+            while not any(version_of(url) == ("a5",) for url in urls.values()):
+                time.sleep(0.05)
+            file.write_text(f"{text}\n# edited\n")
+            status = program.process.wait(END_SECONDS_MAX)
+        file.write_text(text)
+        run = fleet("history", "--json", has_list=False).data["items"][0]["id"]
+        ended = fleet("continue", run, "--json")
+
+        assert status == 4, program.stderr
+        assert "env.py has changed" in program.stdout
+        assert "Continue: `tenantry fleet continue --urls databases.txt" in program.stderr
+        assert statuses(ended.data) == dict.fromkeys(urls, "success")
+
+
 def killed(fleet: Fleet, *words: str, when: Callable[[], bool]) -> str:
     """Kill a command that starts a run, one database after the other; return the run."""
     before = {one["id"] for one in fleet("history", "--json", has_list=False).data["items"]}

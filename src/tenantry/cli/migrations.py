@@ -237,13 +237,13 @@ def _show_end(found: Found) -> None:
     else:
         reports.show_outcome(found)
         output.note(f"Details: {session.command('show', run.id)}.")
-        if run.holding_wave is not None:
-            wave = run.holding_wave
-            output.note(f"Continue: {session.command('continue', run.id, '--wave', wave)}.")
+        if run.finished_at is None:
+            wave = () if run.holding_wave is None else ("--wave", run.holding_wave)
+            output.note(f"Continue: {session.command('continue', run.id, *wave)}.")
             output.note(f"Stop: {session.command('cancel', run.id)}.")
         elif run.failed_count:
             output.note(f"Retry: {session.command('all', '--retry', run.id)}.")
-    if run.holding_wave is not None:
+    if run.finished_at is None:
         raise typer.Exit(ExitStatus.HOLDING)
     exit_after(run)
 

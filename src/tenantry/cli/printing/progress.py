@@ -23,6 +23,8 @@ from tenantry.kit.clock import monotonic_seconds
 POLL_SECONDS = 0.1
 LINE_SECONDS = 10.0
 CATALOG_LOST_SECONDS_MAX = 60.0
+HELD_SECONDS_MAX = 30.0
+"""How long a command waits while no process has the files of its run."""
 
 LEFT = "No process works on it. To go on: `tenantry migrate continue RUN`."
 
@@ -93,9 +95,9 @@ async def follow(
 ) -> MigrationRun:
     """Poll the run and return it when it has ended; raise the error that *left* returns.
 
-    With *until_held*, also when it holds after a wave and only a person can continue it.
+    With *until_held*, also when only a person can continue it: see `_Hold`.
     """
-    seen_at = monotonic_seconds()
+    seen_at, hold = monotonic_seconds(), _Hold()
     while True:
         try:
             run = await runs.get(catalog, run_id)
@@ -106,12 +108,32 @@ async def follow(
         else:
             seen_at = monotonic_seconds()
             show(run, waiting_text(run, activity))
-            if run.finished_at is not None or (until_held and run.is_left_to_person):
+            if run.finished_at is not None or (until_held and hold.lasts(run)):
                 return run
         leaving = left()
         if leaving is not None:
             raise leaving
         await asyncio.sleep(POLL_SECONDS)
+
+
+class _Hold:
+    """Whether a run is left to a person.
+
+    It holds after a wave, or no process has had its files for `HELD_SECONDS_MAX`: a deployment
+    replaces them one process after the other.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def lasts(self, run: MigrationRun) -> bool:
+        """Return whether it is, as of this read."""
+        if run.held_because is None or run.holding_wave is not None:
+            self._since = None
+            return run.is_left_to_person
+        now = monotonic_seconds()
+        self._since = now if self._since is None else self._since
+        return now - self._since > HELD_SECONDS_MAX
 
 
 @contextmanager
