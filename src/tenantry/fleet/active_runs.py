@@ -63,20 +63,22 @@ class ActiveRun:
         self._planned = planned
         self._max_failures: int | None = None
         self._failed_count = 0
-        self._updated_at = float("-inf")
+        self._read_at = float("-inf")
         self._updated = asyncio.Event()
         self._reading = asyncio.Lock()
 
-    def update(self, run: MigrationRun) -> None:
-        """Store the state of the run, as just read or written. A stop is final.
+    def update(self, run: MigrationRun, *, read_at: float = float("-inf")) -> None:
+        """Store the state of the run, as read or written. A stop is final.
 
         Its stored reason comes before `REVISIONS_UNKNOWN`: it may have been cancelled before.
+        *read_at* is when the read began, by the monotonic clock: it may be long ago. After a write,
+        the answer of its COMMIT may have been late, so that says nothing.
         """
         self.stop_reason = run.stop_reason or self.stop_reason
         limits = [one for one in (run.max_failures, run.wave_failed_max) if one is not None]
         self._max_failures = min(limits, default=None)
         self._failed_count = max(self._failed_count, run.failed_count)
-        self._updated_at = monotonic_seconds()
+        self._read_at = max(self._read_at, read_at)
         updated, self._updated = self._updated, asyncio.Event()
         updated.set()
 
@@ -92,8 +94,8 @@ class ActiveRun:
     async def is_clear(self, catalog: Catalog) -> bool:
         """Return True if `stop_reason` is up to date; if False, call again.
 
-        If False, the state was read or awaited for a moment, so that the caller can stop waiting
-        between two calls.
+        If False, unwritten failures were awaited for a moment, so that the caller can stop waiting
+        between two calls. What is read after the call is up to date, however late the answer is.
 
         Raises:
             DatabaseUnavailable: The state cannot be read.
@@ -105,10 +107,14 @@ class ActiveRun:
                 async with asyncio.timeout(STATE_SECONDS_MAX):
                     await self._updated.wait()
             return False
-        if monotonic_seconds() - self._updated_at < STATE_SECONDS_MAX:
+        called_at = monotonic_seconds()
+        if called_at - self._read_at < STATE_SECONDS_MAX:
             return True
-        await self._read_state(catalog)
-        return False
+        async with self._reading:  # one read for all tasks that wait for it
+            if self._read_at < called_at:
+                read_at = monotonic_seconds()
+                self.update(await runs.get(catalog, self.run_id), read_at=read_at)
+        return not self._may_exceed_failures
 
     @property
     def _may_exceed_failures(self) -> bool:
@@ -118,11 +124,6 @@ class ActiveRun:
             and unwritten > 0
             and self._failed_count + unwritten > self._max_failures
         )
-
-    async def _read_state(self, catalog: Catalog) -> None:
-        async with self._reading:  # one read for all tasks that are about to start a tenant
-            if monotonic_seconds() - self._updated_at >= STATE_SECONDS_MAX:
-                self.update(await runs.get(catalog, self.run_id))
 
 
 class ActiveRuns:
@@ -185,8 +186,10 @@ class ActiveRuns:
         """Restart the time limits of unknown runs: no process could write a heartbeat."""
         self._unknown.clear()
 
-    async def of(self, run: Progress, catalog: Catalog) -> ActiveRun | None:
+    async def of(self, run: Progress, catalog: Catalog, *, read_at: float) -> ActiveRun | None:
         """Return the active run, or None if this process does not have its revisions.
+
+        *read_at* is when the read of *run* began, by the monotonic clock.
 
         An older release, or a process that is configured without the user's revisions, would find
         every tenant at its own head and record a success. So it leaves the run to other processes.
@@ -200,7 +203,7 @@ class ActiveRuns:
         active = self._runs.get(run.id) or await self._join(run, catalog)
         if active is not None:
             self._runs.move_to_end(run.id)
-            active.update(run)
+            active.update(run, read_at=read_at)
             if run.held_reason is not None and active.is_known:
                 await notices.hold(catalog, catalog.subscribed, run.id, None, now=utc_now())
         return active

@@ -182,8 +182,9 @@ class Claims:
             return count
         try:
             await self._abandon_unconfirmed()
+            read_at = monotonic_seconds()
             unfinished = await holds.workable(self._catalog, limit=UNFINISHED_MAX)
-            pending = await self._pending_by_server(unfinished)
+            pending = await self._pending_by_server(unfinished, read_at)
             if pending:
                 await self._heartbeat.renew()
             for server_name, runs_of in pending.items():
@@ -198,7 +199,7 @@ class Claims:
         return count
 
     async def _pending_by_server(
-        self, unfinished: list[Progress]
+        self, unfinished: list[Progress], read_at: float
     ) -> dict[str, list[tuple[Progress, ActiveRun]]]:
         """Return the runs that have pending tenants on each server that is not away."""
         found: dict[str, list[tuple[Progress, ActiveRun]]] = {}
@@ -209,7 +210,7 @@ class Claims:
                 await asyncio.sleep(self._pace.pause_seconds)
             elif run.unopened_count:
                 await self._open(run.id)
-            active = await self._runs.of(run, self._catalog)
+            active = await self._runs.of(run, self._catalog, read_at=read_at)
             if active is None:
                 continue
             names = await run_claims.pending_servers(self._catalog, run.id)
