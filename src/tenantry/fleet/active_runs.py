@@ -95,7 +95,8 @@ class ActiveRun:
         """Return True if `stop_reason` is up to date; if False, call again.
 
         If False, unwritten failures were awaited for a moment, so that the caller can stop waiting
-        between two calls. What is read after the call is up to date, however late the answer is.
+        between two calls. What was read less than `STATE_SECONDS_MAX` before the call, or later, is
+        up to date, however late the answer is.
 
         Raises:
             DatabaseUnavailable: The state cannot be read.
@@ -111,7 +112,7 @@ class ActiveRun:
         if called_at - self._read_at < STATE_SECONDS_MAX:
             return True
         async with self._reading:  # one read for all tasks that wait for it
-            if self._read_at < called_at:
+            if called_at - self._read_at >= STATE_SECONDS_MAX:
                 read_at = monotonic_seconds()
                 self.update(await runs.get(catalog, self.run_id), read_at=read_at)
         return not self._may_exceed_failures
@@ -215,6 +216,7 @@ class ActiveRuns:
             return None
         if now - check_again_at >= self._pace.orphaned_seconds:  # it was holding, and not polled
             first_seen = now
+            self._unknown.pop(run.id, None)
         scripts, is_known = await asyncio.to_thread(known_scripts, run, self._streams())
         files = await files_of(catalog, run)
         if files is not None:
