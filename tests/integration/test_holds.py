@@ -80,6 +80,15 @@ async def until_done(services: Services, job_id: UUID) -> None:
             await asyncio.sleep(0.02)
 
 
+async def held(gated: Settings, gate: Gate, count: int) -> tuple[list[Tenant], UUID]:
+    """Return new tenants, and a run of them that holds after the first; its process has ended."""
+    async with open_services(gated) as services:
+        made = await fleet(services, gate, count)
+        run_id = await start(services, waves=[1, "100%"])
+        await services.fleet.wait(run_id)
+    return made, run_id
+
+
 def migrated(services: Services, made: list[Tenant]) -> int:
     return sum(is_migrated(services, one) for one in made)
 
@@ -186,17 +195,15 @@ class TestHold:
         self, gated: Settings, gate: Gate
     ):
         """The release that was deployed in the meantime has one more."""
-        async with open_services(gated) as services:
-            made = await fleet(services, gate, 3)
-            run_id = await start(services, waves=[1, "100%"])
-            await services.fleet.wait(run_id)
+        made, run_id = await held(gated, gate, 3)
         added = gate.folder.add("g2_more", 'op.create_table("more", sa.Column("id", sa.Integer))')
 
         async with open_services(gated, pace=IMPATIENT) as newer:
             await newer.fleet.resume(ADA, run_id, wave=1)
             await until_check(newer, run_id, "No running process has the files of the run.")
-            run = await until_check(newer, run_id, f"{added.stem} is new")
+            await until_check(newer, run_id, f"{added.stem} is new")
             await asyncio.sleep(2 * IMPATIENT.orphaned_seconds)
+            run = await runs.get(newer.catalog, run_id)
             assert (run.state, migrated(newer, made)) == (RunState.HOLDING, 1)
 
             await newer.fleet.cancel(ADA, run_id, ends_all=True)
@@ -206,10 +213,7 @@ class TestHold:
 
     async def test_goes_on_beside_files_that_are_no_revisions(self, gated: Settings, gate: Gate):
         """Databases and logs can be beside them; a plan compares those that are there."""
-        async with open_services(gated) as services:
-            made = await fleet(services, gate, 2)
-            run_id = await start(services, waves=[1, "100%"])
-            await services.fleet.wait(run_id)
+        made, run_id = await held(gated, gate, 2)
         (gate.folder.path / "note.txt").write_text("new")
 
         async with open_services(gated) as newer:
@@ -220,7 +224,7 @@ class TestHold:
     async def test_of_other_revisions_ends_at_once_when_it_is_cancelled(
         self, gated: Settings, gate: Gate
     ):
-        """Also what a process that was killed has in work: nothing is applied to it any more."""
+        """Also what a killed process has in work: nothing is applied to it after that."""
         async with open_services(gated, works=False) as services:
             await tenants(services, 3)
             gate.build()
@@ -241,10 +245,7 @@ class TestHold:
         self, gated: Settings, gate: Gate
     ):
         """It was edited in the meantime, and no plan says what it was."""
-        async with open_services(gated) as services:
-            made = await fleet(services, gate, 3)
-            run_id = await start(services, waves=[1, "100%"])
-            await services.fleet.wait(run_id)
+        made, run_id = await held(gated, gate, 3)
         file = gate.folder.path / "versions" / "g1_gate.py"
         before = file.read_text()
         file.write_text(before.replace('"note"', '"remark"'))
